@@ -1,0 +1,37 @@
+"""1-bit neural networks for point clouds.
+
+The names below are imported when they are first used, so that `import bipointnet` costs nothing and needs no PyTorch.
+"""
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BNN": "nn",
+    "LSR": "nn",
+    "BinaryLinear": "nn",
+    "Config": "config",
+    "EntropyMax": "nn",
+    "EntropyMean": "nn",
+    "MaxPool": "nn",
+    "MeanPool": "nn",
+    "PointNet": "models",
+    "UserError": "errors",
+    "calibrate": "nn",
+    "load_model": "checkpoint",
+    "open_dataset": "data",
+    "vanilla_pointnet": "models",
+}
+__all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'bipointnet' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"bipointnet.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

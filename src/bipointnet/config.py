@@ -1,0 +1,123 @@
+"""What a training run is: one frozen dataclass with the paper's values, read from TOML and from the command line."""
+
+import dataclasses
+import difflib
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bipointnet.errors import UserError
+
+CHOICES = {
+    "model": ("pointnet-vanilla", "pointnet"),
+    "method": ("fp", "bnn", "lsr"),
+    "pool": ("max", "avg", "ema-max", "ema-avg"),
+    "optimizer": ("adam", "adamw"),
+    "up": ("x", "y", "z"),
+    "device": ("auto", "cpu", "cuda"),
+}
+
+
+def _option(default: Any, help: str, **limits: float) -> Any:
+    """A field with its help text; limits are `least` and `above`."""
+    return field(default=default, metadata={"help": help, **limits})
+
+
+@dataclass(frozen=True)
+class Config:
+    """A training run. The defaults are the paper's recipe for classification."""
+
+    model: str = _option("pointnet-vanilla", "Backbone: pointnet-vanilla or pointnet (with T-Nets).")
+    method: str = _option("lsr", "Binarization: lsr, bnn, or fp for full precision.")
+    pool: str | None = _option(None, "Pool over points: max, avg, ema-max, ema-avg (default: ema-max; max for fp).")
+    binary_first: bool = _option(False, "Binarize the first layer too.")
+    binary_last: bool = _option(False, "Binarize the last layer too.")
+    norm: bool = _option(True, "Use BatchNorm.")
+    points: int = _option(1024, "Points of a cloud the network sees, drawn anew each epoch.", least=1)
+    epochs: int = _option(200, "Passes over the training set.", least=1)
+    batch: int = _option(256, "Clouds a step, over all processes.", least=2)
+    optimizer: str = _option("adam", "adam or adamw.")
+    lr: float = _option(1e-3, "Learning rate at its highest; it falls to 0 along a cosine.", above=0)
+    warmup: float = _option(0.0, "Epochs over which the learning rate rises from 0.", least=0)
+    weight_decay: float = _option(0.0, "Weight decay.", least=0)
+    label_smoothing: float = _option(0.0, "Label smoothing, below 1.", least=0)
+    transform_penalty: float = _option(1e-3, "Weight of the feature transform's distance from orthogonality.", least=0)
+    rotate: float = _option(0.0, "Augment: rotation about up, by at most this many degrees.", least=0)
+    scale: float = _option(1.0, "Augment: stretch each axis by a factor between 1/scale and scale.", least=1)
+    shift: float = _option(0.0, "Augment: move by at most this much along each axis.", least=0)
+    jitter: float = _option(0.0, "Augment: standard deviation of noise on each coordinate.", least=0)
+    drop: float = _option(0.0, "Augment: share of points dropped, at most; below 1.", least=0)
+    up: str | None = _option(None, "The axis that points up: x, y or z (default: what the data set says).")
+    seed: int = _option(0, "Seed of everything random.", least=0)
+    device: str = _option("auto", "auto, cpu or cuda.")
+    compile: bool = _option(False, "Compile the network with torch.compile: minutes to start, then faster on a GPU.")
+
+    def __post_init__(self) -> None:
+        if self.pool is None:
+            object.__setattr__(self, "pool", "max" if self.method == "fp" else "ema-max")
+        for name, choices in CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices and not (name == "up" and value is None):
+                raise UserError(
+                    f"{name} is {value!r}; expected one of {', '.join(choices)}{_near(str(value), choices)}"
+                )
+        for f in dataclasses.fields(self):
+            value, least, above = getattr(self, f.name), f.metadata.get("least"), f.metadata.get("above")
+            if least is not None and not value >= least:
+                raise UserError(f"{f.name} is {value}; expected at least {least}")
+            if above is not None and not value > above:
+                raise UserError(f"{f.name} is {value}; expected more than {above}")
+        for name in ("drop", "label_smoothing"):
+            if not getattr(self, name) < 1:
+                raise UserError(f"{name} is {getattr(self, name)}; expected less than 1")
+        if self.method == "fp" and (self.binary_first or self.binary_last):
+            raise UserError("binary_first and binary_last need a 1-bit method; found method 'fp'; try --method lsr")
+
+    @property
+    def recipe(self) -> str:
+        """'paper' while everything that shapes the training has the paper's value, else 'custom'."""
+        free = {"model", "method", "pool", "binary_first", "binary_last", "norm", "up", "seed", "device", "compile"}
+        same = all(getattr(self, f.name) == f.default for f in dataclasses.fields(self) if f.name not in free)
+        return "paper" if same else "custom"
+
+
+def _near(name: str, names: Any) -> str:
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _typed(source: str, name: str, value: Any) -> Any:
+    """`value` as the field's type, where nothing is lost by it."""
+    wanted = Config.__annotations__[name]
+    if wanted is float and type(value) is int:
+        value = float(value)
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+        kind = str(getattr(wanted, "__name__", wanted)).removesuffix(" | None")
+        raise UserError(f"{source}: {name} = {value!r} is a {type(value).__name__}; expected {kind}")
+    return value
+
+
+def from_mapping(source: str, values: dict[str, Any]) -> Config:
+    """A Config from names and values; `source` is what an error message names."""
+    names = Config.__annotations__
+    for name in values:
+        if name not in names:
+            raise UserError(f"{source}: unknown option {name!r}{_near(name, names)}; known: {', '.join(sorted(names))}")
+    typed = {name: _typed(source, name, value) for name, value in values.items()}
+    try:
+        return Config(**typed)
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The options of a TOML file, checked."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give --config an existing TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid TOML ({error})") from error
+    from_mapping(str(path), values)
+    return values

@@ -1,0 +1,71 @@
+"""Data sets by name or folder."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from bipointnet.data import folder, modelnet
+from bipointnet.data.dataset import PointClouds
+from bipointnet.errors import UserError
+
+
+class Layout(NamedTuple):
+    """A kind of data set: how to tell that a folder holds it, how to open it, and how it looks."""
+
+    recognizes: Callable[[Path], bool]
+    open: Callable[[Path, int, int], PointClouds]
+    looks: str
+
+
+DATASETS: dict[str, Layout] = {
+    "modelnet": Layout(
+        modelnet.recognizes,
+        modelnet.modelnet,
+        "ModelNet as published (train_files.txt with *.h5, modelnet40_train.txt with CLASS/ID.txt,"
+        " or CLASS/train/*.off with CLASS/test/*.off)",
+    ),
+    "folder": Layout(
+        folder.recognizes,
+        folder.folder,
+        "your own files (train/CLASS/* with test/CLASS/*, or CLASS/*)",
+    ),
+}
+
+
+def open_dataset(data: str, points: int, seed: int = 0) -> PointClouds:
+    """The built-in "shapes", or the data set in a folder (or in the one folder of it that holds any).
+
+    Each cloud has at least `points` points, so that training can draw that many. `seed` chooses among a file's points
+    and draws the test split where the folder has none; "shapes" is the same for every seed.
+    """
+    if points < 1:
+        raise UserError(f"--points is {points} where at least 1 is expected")
+    if data == "shapes":
+        from bipointnet.data.shapes import shapes
+
+        return shapes(points=max(1024, 2 * points), seed=0)
+    path = Path(data)
+    if not path.is_dir():
+        found = "is a file, not a folder" if path.exists() else "there is no such folder"
+        raise UserError(f"{path}: {found}; name a data folder, or 'shapes' for the built-in set")
+    for layout in DATASETS.values():
+        matches = (
+            [path] if layout.recognizes(path) else [sub for sub in folder.subfolders(path) if layout.recognizes(sub)]
+        )
+        if len(matches) == 1:
+            return layout.open(matches[0], points, seed)
+        if matches:
+            names = ", ".join(sub.name for sub in matches)
+            raise UserError(f"{path}: holds {len(matches)} data sets ({names}); name one of them")
+    raise UserError(
+        f"{path}: {_found(path)}, which is no layout that is known; expected is"
+        f" {', or '.join(layout.looks for layout in DATASETS.values())}"
+    )
+
+
+def _found(path: Path) -> str:
+    names = sorted(entry.name + "/" * entry.is_dir() for entry in path.iterdir())
+    if not names:
+        return "the folder is empty"
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"the folder holds {', '.join(names[:5])}{more}"

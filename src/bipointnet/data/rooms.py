@@ -1,0 +1,364 @@
+"""The built-in data set `rooms`: furnished rooms for semantic segmentation, with the 13 classes of S3DIS.
+
+Lengths are metres, z is up, and a room's corner is the origin. Furniture comes from the builders of `shapes`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bipointnet.data.cache import cached
+from bipointnet.data.dataset import PointClouds, Split
+from bipointnet.data.shapes import build, check_size
+from bipointnet.data.solids import Surface, box, grid, joined, rotation, sample
+
+CLASSES: tuple[str, ...] = (
+    "ceiling",
+    "floor",
+    "wall",
+    "beam",
+    "column",
+    "window",
+    "door",
+    "table",
+    "chair",
+    "sofa",
+    "bookcase",
+    "board",
+    "clutter",
+)
+
+# Part of the cache key: raise it whenever the same seed gives other rooms than before.
+VERSION = 1
+COLOUR_NOISE = 0.05
+GAP = 0.06  # free floor between any two pieces of furniture
+PLACING_TRIES = 25
+
+_PALETTE = {
+    "ceiling": [(0.92, 0.91, 0.88), (0.80, 0.80, 0.78)],
+    "floor": [(0.55, 0.42, 0.30), (0.45, 0.45, 0.47), (0.70, 0.62, 0.52)],
+    "wall": [(0.88, 0.86, 0.80), (0.78, 0.82, 0.84), (0.85, 0.75, 0.65)],
+    "beam": [(0.80, 0.78, 0.74), (0.50, 0.36, 0.24)],
+    "column": [(0.84, 0.82, 0.78), (0.60, 0.60, 0.60)],
+    "window": [(0.62, 0.75, 0.86), (0.85, 0.90, 0.95)],
+    "door": [(0.55, 0.38, 0.24), (0.82, 0.80, 0.76), (0.35, 0.42, 0.50)],
+    "table": [(0.62, 0.46, 0.30), (0.85, 0.83, 0.80), (0.30, 0.24, 0.20)],
+    "chair": [(0.20, 0.22, 0.28), (0.58, 0.42, 0.28), (0.62, 0.20, 0.18)],
+    "sofa": [(0.45, 0.25, 0.20), (0.35, 0.40, 0.50), (0.62, 0.58, 0.50)],
+    "bookcase": [(0.50, 0.36, 0.24), (0.85, 0.84, 0.80)],
+    "board": [(0.94, 0.95, 0.95), (0.14, 0.28, 0.22)],
+    "clutter": [(0.75, 0.25, 0.20), (0.25, 0.45, 0.65), (0.30, 0.52, 0.28), (0.80, 0.72, 0.35), (0.40, 0.40, 0.40)],
+}
+
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing in a room: its class, its surfaces in place, and a colour  # (3,) for each surface."""
+
+    name: str
+    surfaces: tuple[Surface, ...]
+    colours: tuple[np.ndarray, ...]
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:  # (3,), (3,)
+        return joined(self.surfaces).bounds()
+
+
+@dataclass(frozen=True)
+class Room:
+    """A room and what is in it.
+
+    size: (3,) width, depth and height.
+    shell: floor, ceiling, walls and beams.
+    furniture: what stands on the floor and keeps clear of all other furniture, columns among it.
+    extras: what lies on furniture or is set in walls.
+    taken: rectangles of the floor, each (2, 2), where nothing more may stand.
+    """
+
+    size: np.ndarray
+    shell: list[Item] = field(default_factory=list)
+    furniture: list[Item] = field(default_factory=list)
+    extras: list[Item] = field(default_factory=list)
+    taken: list[np.ndarray] = field(default_factory=list)
+
+    def items(self) -> list[Item]:
+        return [*self.shell, *self.furniture, *self.extras]
+
+
+def _item(rng: Rng, name: str, surfaces: list[Surface]) -> Item:
+    """One of the class's colours, a little off for this item and a little more for each surface of it."""
+    shades = _PALETTE[name]
+    base = np.array(shades[rng.integers(len(shades))]) + rng.normal(0, 0.04, 3) + rng.normal(0, 0.06)
+    colours = [base + rng.normal(0, 0.04, 3) for _ in surfaces]
+    return Item(name, tuple(surfaces), tuple(colours))
+
+
+def _rectangle(origin: np.ndarray, along: np.ndarray, up: np.ndarray) -> Surface:
+    corners = np.array([[origin, origin + up], [origin + along, origin + along + up]])  # (2, 2, 3)
+    return grid(corners)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One wall: a corner on the floor, the unit vector along the wall from there, and the one into the room."""
+
+    corner: np.ndarray
+    along: np.ndarray
+    inward: np.ndarray
+    length: float
+    height: float
+
+    def piece(self, start: float, stop: float, low: float, high: float, depth: float = 0.0) -> Surface:
+        origin = self.corner + start * self.along + depth * self.inward + np.array([0, 0, low])
+        return _rectangle(origin, (stop - start) * self.along, np.array([0, 0, high - low]))
+
+    def slab(self, start: float, stop: float, low: float, high: float, thickness: float) -> Surface:
+        """A box that stands out from the wall by its thickness."""
+        middle = self.corner + (start + stop) / 2 * self.along + thickness / 2 * self.inward
+        across = np.abs(self.along) * (stop - start) + np.abs(self.inward) * thickness
+        return box((across[0], across[1], high - low), (middle[0], middle[1], low))
+
+
+def _sides(size: np.ndarray) -> list[_Side]:
+    width, depth, height = size
+    x, y = np.array([1.0, 0, 0]), np.array([0, 1.0, 0])
+    return [
+        _Side(np.zeros(3), x, y, width, height),
+        _Side(width * x, y, -x, depth, height),
+        _Side(width * x + depth * y, -x, -y, width, height),
+        _Side(depth * y, -y, x, depth, height),
+    ]
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """A stretch of wall, from start to stop and low to high, that is not wall but a door, a window or a board."""
+
+    name: str
+    start: float
+    stop: float
+    low: float
+    high: float
+
+
+def _openings(rng: Rng, side: _Side, wanted: list[str]) -> list[_Opening]:
+    """The wanted things beside each other along one wall, as far as there is room."""
+    openings = []
+    at = rng.uniform(0.25, 0.6)
+    for name in wanted:
+        wide = {"door": rng.uniform(0.8, 1.1), "window": rng.uniform(0.8, 1.8), "board": rng.uniform(1.0, 2.2)}[name]
+        if at + wide + 0.25 > side.length:
+            break
+        low = 0.0 if name == "door" else rng.uniform(0.8, 1.0)
+        high = min(rng.uniform(1.95, 2.2), side.height - 0.35)
+        openings.append(_Opening(name, at, at + wide, low, high))
+        at += wide + rng.uniform(0.3, 0.9)
+    return openings
+
+
+def _fill(rng: Rng, side: _Side, hole: _Opening) -> Item:
+    start, stop, low, high = hole.start, hole.stop, hole.low, hole.high
+    if hole.name == "door":
+        handle = side.slab(stop - 0.16, stop - 0.06, 0.98, 1.02, 0.06)
+        return _item(rng, "door", [side.slab(start, stop, low, high, 0.04), handle])
+    if hole.name == "board":
+        tray = side.slab(start, stop, low, low + 0.03, 0.09)
+        return _item(rng, "board", [side.slab(start, stop, low, high, 0.03), tray])
+    bars = np.linspace(start + 0.03, stop - 0.03, int(rng.integers(2, 4)))
+    frame = [side.slab(b - 0.03, b + 0.03, low, high, 0.05) for b in bars]
+    frame += [side.slab(start, stop, z, z + 0.05, 0.07) for z in (low, high - 0.05)]
+    return _item(rng, "window", [side.piece(start, stop, low, high, 0.01), joined(frame)])
+
+
+def _wall(side: _Side, openings: list[_Opening]) -> Surface:
+    """The wall around its doors and windows; a board hangs in front of a wall that goes on behind it."""
+    pieces, at = [], 0.0
+    for hole in (o for o in openings if o.name != "board"):
+        pieces.append(side.piece(at, hole.start, 0, side.height))
+        pieces.append(side.piece(hole.start, hole.stop, hole.high, side.height))
+        if hole.low > 0:
+            pieces.append(side.piece(hole.start, hole.stop, 0, hole.low))
+        at = hole.stop
+    return joined([*pieces, side.piece(at, side.length, 0, side.height)])
+
+
+def _shell(rng: Rng, room: Room) -> None:
+    """Floor, ceiling, beams, and walls with what is in them; keeps the floor before doors and boards free."""
+    width, depth, height = room.size
+    x, y, z = np.diag(room.size)
+    room.shell.append(_item(rng, "floor", [_rectangle(np.zeros(3), x, y)]))
+    room.shell.append(_item(rng, "ceiling", [_rectangle(z, x, y)]))
+    wanted: list[list[str]] = [["door"], [], [], []]
+    for name, least, most in (("window", 1, 4), ("board", 0, 2), ("door", 0, 1)):
+        for _ in range(int(rng.integers(least, most + 1))):
+            wanted[rng.integers(4)].append(name)
+    for side, names in zip(_sides(room.size), (wanted[k] for k in rng.permutation(4)), strict=True):
+        openings = _openings(rng, side, list(rng.permutation(names)))
+        room.shell.append(_item(rng, "wall", [_wall(side, openings)]))
+        for hole in openings:
+            room.extras.append(_fill(rng, side, hole))
+            before = side.slab(hole.start, hole.stop, 0, 1, 0.9 if hole.name == "door" else 0.1)
+            room.taken.append(_footprint([before]))
+    if rng.random() < 0.5:
+        deep, wide, beams = rng.uniform(0.15, 0.3), rng.uniform(0.15, 0.35), int(rng.integers(1, 4))
+        places = np.arange(1, beams + 1) * depth / (beams + 1)
+        bars = [box((width, wide, deep), (width / 2, place, height - deep)) for place in places]
+        room.shell.append(_item(rng, "beam", bars))
+
+
+def _footprint(surfaces: Sequence[Surface]) -> np.ndarray:  # (2, 2): lower and upper corner, xy
+    lower, upper = joined(surfaces).bounds()
+    return np.stack([lower[:2], upper[:2]])
+
+
+def _object(rng: Rng, kind: str, size: tuple[float, float, float]) -> list[Surface]:
+    """An object of `shapes` scaled to a size in metres, standing on the origin."""
+    surfaces = [surface for surface, _ in build(kind, rng)]
+    lower, upper = joined(surfaces).bounds()
+    foot = np.array([(lower[0] + upper[0]) / 2, (lower[1] + upper[1]) / 2, lower[2]])
+    return [surface.moved(-foot).scaled(np.array(size) / (upper - lower)) for surface in surfaces]
+
+
+def _stand(surfaces: Sequence[Surface], yaw: float, at: np.ndarray) -> list[Surface]:
+    turn = rotation("z", yaw)
+    return [surface.mapped(turn).moved((at[0], at[1], 0.0)) for surface in surfaces]
+
+
+def _place(rng: Rng, room: Room, name: str, standing: list[Surface]) -> Item | None:
+    """Adds furniture where it stands, unless that is outside the room or too near something else."""
+    foot = _footprint(standing)
+    if (foot[0] < 0.01).any() or (foot[1] > room.size[:2] - 0.01).any():
+        return None
+    if any((foot[0] < other[1] + GAP).all() and (other[0] < foot[1] + GAP).all() for other in room.taken):
+        return None
+    room.taken.append(foot)
+    item = _item(rng, name, standing)
+    room.furniture.append(item)
+    return item
+
+
+def _place_freely(rng: Rng, room: Room, name: str, surfaces: list[Surface]) -> Item | None:
+    for _ in range(PLACING_TRIES):
+        yaw = rng.integers(4) * np.pi / 2 + rng.uniform(-0.1, 0.1)
+        item = _place(rng, room, name, _stand(surfaces, yaw, rng.uniform(0, 1, 2) * room.size[:2]))
+        if item:
+            return item
+    return None
+
+
+def _place_at_wall(rng: Rng, room: Room, name: str, surfaces: list[Surface]) -> Item | None:
+    """Adds furniture with its back (-y) to a wall."""
+    back = -_footprint(surfaces)[0, 1]
+    sides = _sides(room.size)
+    for _ in range(PLACING_TRIES):
+        side = sides[rng.integers(4)]
+        yaw = np.arctan2(-side.inward[0], side.inward[1])
+        at = side.corner + rng.uniform(0, side.length) * side.along + (back + rng.uniform(0.02, 0.2)) * side.inward
+        item = _place(rng, room, name, _stand(surfaces, yaw, at))
+        if item:
+            return item
+    return None
+
+
+def _dining(rng: Rng, room: Room) -> None:
+    """A table, chairs that face it, and things on top of it."""
+    size = (rng.uniform(0.9, 2.0), rng.uniform(0.6, 1.1), rng.uniform(0.68, 0.78))
+    table = _place_freely(rng, room, "table", _object(rng, "table", size))
+    if table is None:
+        return
+    lower, upper = table.bounds()
+    middle = (lower + upper) / 2
+    for k in rng.permutation(4)[: int(rng.integers(1, 5))]:
+        outward = np.array([np.cos(k * np.pi / 2), np.sin(k * np.pi / 2)])
+        chair = _object(rng, "chair", _chair_size(rng))
+        away = np.abs(outward) @ (upper - lower)[:2] / 2 + rng.uniform(0.38, 0.55)
+        slide = rng.uniform(-0.2, 0.2) * outward[::-1]
+        yaw = np.arctan2(outward[0], -outward[1]) + rng.uniform(-0.2, 0.2)
+        _place(rng, room, "chair", _stand(chair, yaw, middle[:2] + away * outward + slide))
+    long_way = int(upper[1] - lower[1] > upper[0] - lower[0])
+    for slot in rng.permutation([-0.25, 0.0, 0.25])[: int(rng.integers(0, 4))]:
+        at = np.array([middle[0], middle[1], upper[2]])
+        at[long_way] += slot * (upper - lower)[long_way]
+        thing = [surface.moved(at) for surface in _small_thing(rng, 0.18 * (upper - lower)[long_way])]
+        room.extras.append(_item(rng, "clutter", thing))
+
+
+def _chair_size(rng: Rng) -> tuple[float, float, float]:
+    return rng.uniform(0.42, 0.55), rng.uniform(0.42, 0.58), rng.uniform(0.8, 1.05)
+
+
+def _small_thing(rng: Rng, wide: float) -> list[Surface]:
+    kind = str(rng.choice(["laptop", "mug", "bottle", "lamp", "teapot", "plant", "box"]))
+    if kind == "box":
+        return [box((wide, rng.uniform(0.1, 0.3), rng.uniform(0.04, 0.25)))]
+    tall = {"laptop": 0.25, "mug": 0.11, "bottle": 0.28, "lamp": 0.45, "teapot": 0.18, "plant": 0.35}[kind]
+    broad = min(wide, {"laptop": 0.36, "mug": 0.12, "bottle": 0.09, "lamp": 0.28, "teapot": 0.25, "plant": 0.28}[kind])
+    surfaces = _object(rng, kind, (broad, broad, tall * rng.uniform(0.8, 1.2)))
+    return _stand(surfaces, rng.uniform(-0.5, 0.5), np.zeros(2))
+
+
+def _floor_clutter(rng: Rng) -> list[Surface]:
+    kind = str(rng.choice(["plant", "lamp", "bucket", "box", "guitar"]))
+    if kind == "box":
+        return [box(rng.uniform(0.25, 0.6, 3))]
+    wide = rng.uniform(0.3, 0.5)
+    tall = {"plant": 0.9, "lamp": 1.6, "bucket": 0.4, "guitar": 1.0}[kind] * rng.uniform(0.8, 1.1)
+    return _object(rng, kind, (wide, 0.3 * wide if kind == "guitar" else wide, tall))
+
+
+def furnish(rng: Rng) -> Room:
+    """A room with everything in it. Large furniture is placed first; what finds no place is left out."""
+    room = Room(np.array([rng.uniform(3.2, 8.0), rng.uniform(3.2, 7.0), rng.uniform(2.5, 3.4)]))
+    _shell(rng, room)
+    for _ in range(int(rng.integers(0, 3))):
+        thick = rng.uniform(0.3, 0.5)
+        _place_at_wall(rng, room, "column", [box((thick, thick * rng.uniform(0.7, 1.3), room.size[2]))])
+    for _ in range(int(rng.integers(0, 3))):
+        size = (rng.uniform(1.3, 2.3), rng.uniform(0.75, 0.95), rng.uniform(0.7, 0.9))
+        _place_at_wall(rng, room, "sofa", _object(rng, "sofa", size))
+    for _ in range(int(rng.integers(0, 4))):
+        size = (rng.uniform(0.7, 1.3), rng.uniform(0.28, 0.4), rng.uniform(1.0, 2.0))
+        _place_at_wall(rng, room, "bookcase", _object(rng, "bookcase", size))
+    for _ in range(int(rng.integers(1, 4))):
+        _dining(rng, room)
+    for _ in range(int(rng.integers(0, 3))):
+        _place_freely(rng, room, "chair", _object(rng, "chair", _chair_size(rng)))
+    for _ in range(int(rng.integers(1, 5))):
+        _place_freely(rng, room, "clutter", _floor_clutter(rng))
+    return room
+
+
+def make_room(rng: Rng, points: int) -> tuple[np.ndarray, np.ndarray]:  # (P, 6) float32, (P,) int64
+    """A room as points with position and colour, and the class of each."""
+    check_size("points", points, least=1)
+    room = furnish(rng)
+    surfaces = [surface for item in room.items() for surface in item.surfaces]
+    labels = np.array([CLASSES.index(item.name) for item in room.items() for _ in item.surfaces])  # (S,)
+    colours = np.array([colour for item in room.items() for colour in item.colours])  # (S, 3)
+    xyz, surface = sample([(s, k) for k, s in enumerate(surfaces)], points, rng)
+    rgb = np.clip(colours[surface] + rng.normal(0, COLOUR_NOISE, (points, 3)), 0, 1)
+    return np.hstack([xyz, rgb]).astype(np.float32), labels[surface]
+
+
+def rooms(train: int = 64, test: int = 16, points: int = 16384, seed: int = 0) -> PointClouds:
+    """The data set: a room is one cloud, its points carry the labels."""
+    for what, size, least in (("train", train, 0), ("test", test, 0), ("points", points, 1), ("seed", seed, 0)):
+        check_size(what, size, least)
+    splits = []
+    for split, size in enumerate((train, test)):
+        key = (VERSION, seed, split, size, points)
+        arrays = cached("rooms", key, lambda split=split, size=size: _make_split(seed, split, size, points))
+        splits.append(Split(arrays["points"], arrays["labels"], arrays["point_labels"]))
+    return PointClouds("rooms", ("room",), splits[0], splits[1], CLASSES)
+
+
+def _make_split(seed: int, split: int, size: int, points: int) -> dict[str, np.ndarray]:
+    clouds = np.empty((size, points, 6), dtype=np.float32)
+    point_labels = np.empty((size, points), dtype=np.int64)
+    for i in range(size):
+        # A stream of its own for every room: it does not depend on how many others are made.
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(split, i)))
+        clouds[i], point_labels[i] = make_room(rng, points)
+    return {"points": clouds, "labels": np.zeros(size, dtype=np.int64), "point_labels": point_labels}

@@ -1,0 +1,85 @@
+"""Pools over points, and the shift that keeps the entropy of a binarized max pool at its maximum.
+
+Of n values drawn from N(0, 1), all lie below d with probability Phi(d)^n. A bit sign(max - d) carries the most
+information when that is one half, so
+
+    delta(n) = Phi^-1(2^(-1/n))
+
+which is 0 for n = 1 and grows like sqrt(2 log n). A mean of symmetric values is symmetric already and needs no shift.
+"""
+
+import math
+from statistics import NormalDist
+
+import torch
+from torch import Tensor, nn
+
+
+@torch.compiler.assume_constant_result
+def delta(n: int) -> float:
+    """Phi^-1(2^(-1/n)): the median of the largest of n standard normal values."""
+    if n < 1:
+        raise ValueError(f"delta(n): n = {n}, expected at least 1 aggregated element")
+    # 2^(-1/n) is close to 1, where inv_cdf loses digits; its complement is small and keeps them.
+    return -NormalDist().inv_cdf(-math.expm1(-math.log(2) / n))
+
+
+class MaxPool(nn.Module):
+    """Y = max over points: (..., N, C) -> (..., C).
+
+    The gradient goes to one point a channel, the first that attains the maximum. (amax would share it among ties,
+    which 1-bit layers have by the hundred.)
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.max(dim=-2).values
+
+
+class MeanPool(nn.Module):
+    """Y = mean over points: (..., N, C) -> (..., C)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(dim=-2)
+
+
+class EntropyMax(nn.Module):
+    """EMA-max: Y = max over points - delta(n), for X straight from BatchNorm: (..., N, C) -> (..., C)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.max(dim=-2).values - delta(x.shape[-2])
+
+    def without_norm(self) -> nn.Module:
+        """The counterpart for a network without BatchNorm, whose X is not N(0, 1)."""
+        return MeasuredMax()
+
+
+class EntropyMean(MeanPool):
+    """EMA-avg: Y = mean over points: (..., N, C) -> (..., C). Its best shift is 0, so it equals MeanPool."""
+
+
+class MeasuredMax(nn.Module):
+    """Y = max over points - d, where d is the median of the pooled values of the first batch, then fixed.
+
+    It stands in for EntropyMax in networks without BatchNorm.
+    """
+
+    shift: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.zeros(()))
+
+    @torch.no_grad()
+    def calibrate(self, x: Tensor) -> None:
+        self.shift.copy_(x.max(dim=-2).values.median())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.max(dim=-2).values - self.shift
+
+
+POOLS: dict[str, type[nn.Module]] = {
+    "max": MaxPool,
+    "avg": MeanPool,
+    "ema-max": EntropyMax,
+    "ema-avg": EntropyMean,
+}

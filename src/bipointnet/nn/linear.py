@@ -1,0 +1,59 @@
+"""The bi-linear layer: a linear layer of 1-bit weights and 1-bit inputs."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from bipointnet.nn.methods import Method
+from bipointnet.nn.product import binary_product
+
+LinearFactory = Callable[[int, int], nn.Module]
+
+
+class BinaryLinear(nn.Module):
+    """Z = scale * (sign(A) . sign(W)^T) + bias, as `method` defines scale, bias and the gradients.
+
+    Args: in_features, out_features, method.
+    Shapes: (..., in_features) -> (..., out_features).
+    """
+
+    alpha: Tensor
+
+    def __init__(self, in_features: int, out_features: int, method: Method) -> None:
+        super().__init__()
+        self.in_features, self.out_features, self.method = in_features, out_features, method
+        self.weight = nn.Parameter(torch.empty(out_features, in_features))
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        self.bias = nn.Parameter(torch.zeros(out_features)) if method.bias else None
+        for name, scale in method.learned(self.weight).items():
+            self.register_parameter(name, scale)
+
+    @staticmethod
+    def of(method: Method) -> "Binary":
+        """A factory for models: `PointNet(classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax())`."""
+        return Binary(method)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a = self.method.binarize_input(x, self)
+        w = self.method.binarize_weight(self.weight)
+        z = binary_product(a, w, self.method.scale(self))
+        return z if self.bias is None else z + self.bias
+
+    def calibrate(self, x: Tensor) -> None:
+        self.method.calibrate(self, x)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}, {self.method}"
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Makes bi-linear layers of one method; what a model is given in place of nn.Linear."""
+
+    method: Method
+
+    def __call__(self, in_features: int, out_features: int) -> BinaryLinear:
+        return BinaryLinear(in_features, out_features, self.method)

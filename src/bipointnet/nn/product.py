@@ -1,0 +1,57 @@
+"""The scaled product of two matrices of +-1: the one large operation of a bi-linear layer, exact on every device.
+
+    Z = s * (A . W^T),   A (..., K) and W (M, K) of +-1,   s a scalar or one number an output (M,)
+
+A sum of K terms +-1 is an integer of magnitude at most K, which float32 holds up to 2^24. On a GPU the factors go
+through the float16 matrix units, which sum in float32 but round the result to float16, whose integers are exact only
+up to 2048: hence the pieces of 2048 inputs. (bfloat16 would round 257 already.) The scale is applied in float32.
+
+Gradients, with G = g_Z and all scaling moved to the small matrices, so that nothing of Z's size is made but Z:
+
+    g_A = G . (s W)        g_W = s * (G^T . A)        g_s = sum over inputs of (G^T . A) * W
+
+The last holds because <G, A W^T> = <G^T A, W>. On a GPU, G is rounded to bfloat16, which has the range of float32, so
+no loss scaling is needed; +-1 are exact in it.
+"""
+
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+EXACT_IN_HALF = 2048
+
+
+def _integer_product(a: Tensor, w: Tensor) -> Tensor:
+    """A . W^T as exact integers: (R, K), (M, K) -> (R, M)."""
+    if a.dtype != torch.float16:
+        return a @ w.T
+    pieces = zip(a.split(EXACT_IN_HALF, dim=1), w.split(EXACT_IN_HALF, dim=1), strict=True)
+    return reduce(torch.add, ((p @ q.T).float() for p, q in pieces))
+
+
+class _BinaryProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, w: Tensor, scale: Tensor) -> Tensor:
+        ctx.small = torch.bfloat16 if a.is_cuda and a.dtype == torch.float32 else a.dtype
+        if ctx.small == torch.bfloat16:
+            a, w = a.half(), w.half()
+        ctx.save_for_backward(a, w, scale)
+        return _integer_product(a, w).mul_(scale)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        a, w, scale = ctx.saved_tensors
+        g = grads[0]  # (R, M)
+        column = scale.reshape(-1, 1)  # (M, 1) or (1, 1)
+        grad_a = g.to(ctx.small) @ (w.to(g.dtype) * column).to(ctx.small)
+        unscaled = (g.to(ctx.small).T @ a.to(ctx.small)).to(g.dtype)  # (M, K)
+        grad_scale = (unscaled * w).sum(dim=1)  # (M,)
+        return grad_a.to(g.dtype), unscaled * column, grad_scale.sum() if scale.dim() == 0 else grad_scale
+
+
+def binary_product(a: Tensor, w: Tensor, scale: Tensor) -> Tensor:
+    """scale * (a . w^T) for a (..., K) and w (M, K), both of +-1, and a scale of shape () or (M,)."""
+    z = _BinaryProduct.apply(a.reshape(-1, a.shape[-1]), w, scale)
+    return z.reshape(*a.shape[:-1], len(w))  # pyright: ignore

@@ -1,0 +1,56 @@
+"""The sign function, and the gradients that stand in for its own.
+
+    sign(x) = +1 if x >= 0 else -1
+
+It is never 0: -0.0 gives +1 and NaN gives -1, here and in the compiled core alike. Its true derivative is zero almost
+everywhere, so training replaces it by a *slope* s(x), and the gradient of the input is
+
+    g_x = g_b * s(x)
+
+A slope is a pure function of x; adding one is adding a function here.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Slope = Callable[[Tensor], Tensor]
+
+
+def hard_sign(x: Tensor) -> Tensor:
+    """+1 where x >= 0, else -1, in the dtype of x; no gradient.
+
+    Not `torch.where(x >= 0, 1.0, -1.0)`: inside an autograd.Function, torch.compile of PyTorch 2.11 then drops the
+    gradient, silently.
+    """
+    return (x >= 0).to(x.dtype).mul_(2).sub_(1)
+
+
+def clipped(x: Tensor) -> Tensor:
+    """s(x) = 1 where |x| <= 1, else 0: the clipped straight-through estimator (Hubara et al. 2016)."""
+    return (x.abs() <= 1).to(x.dtype)
+
+
+def polynomial(x: Tensor) -> Tensor:
+    """s(x) = 2 - 2|x| inside (-1, 1), else 0: the derivative of a piecewise parabola (Bi-Real Net, Liu et al. 2018)."""
+    return (2 - 2 * x.abs()).clamp(min=0)
+
+
+class _Sign(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, slope: Slope) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.slope = slope
+        return hard_sign(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return grads[0] * ctx.slope(x), None
+
+
+def sign(x: Tensor, slope: Slope = clipped) -> Tensor:
+    """sign(x) with the gradient g_b * slope(x)."""
+    return _Sign.apply(x, slope)  # pyright: ignore[reportReturnType]

@@ -1,0 +1,92 @@
+"""Pictures people look at."""
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bipointnet.files import write_beside
+
+GOOD, BAD = "#2a7f4f", "#c0392b"
+LINES = ("#1f5fa8", "#444444", "#c0392b", "#8e5ea2")
+
+
+def draw_cloud(axes, points: np.ndarray, title: str, color: str) -> None:
+    """One cloud (N, 3), z up, seen from the front and above, near points darker."""
+    points = points - (points.max(axis=0) + points.min(axis=0)) / 2
+    turn, tilt = np.radians(35), np.radians(20)
+    x = points[:, 0] * np.cos(turn) - points[:, 1] * np.sin(turn)
+    depth = points[:, 0] * np.sin(turn) + points[:, 1] * np.cos(turn)
+    y = points[:, 2] * np.cos(tilt) + depth * np.sin(tilt)
+    order = np.argsort(-depth)
+    axes.scatter(x[order], y[order], c=-depth[order], cmap="Blues", s=2.2, linewidths=0, vmin=-1.6, vmax=0.8)
+    axes.set_title(title, fontsize=8, color=color, pad=2)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.axis("off")
+
+
+def draw_curves(axes, curves: Mapping[str, Sequence[tuple[float, float]]], ylabel: str) -> None:
+    """Named lines of (epoch, value)."""
+    for (name, line), color in zip(curves.items(), LINES, strict=False):
+        axes.plot(*zip(*line, strict=True), label=name, color=color, linewidth=1.6)
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(ylabel)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_confusion(axes, confusion: np.ndarray, classes: Sequence[str], title: str) -> None:
+    """Rows: true class; columns: predicted class; shade: share of the row."""
+    share = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
+    axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
+    axes.set_xticks(range(len(classes)), classes, rotation=90, fontsize=6.5)
+    axes.set_yticks(range(len(classes)), classes, fontsize=6.5)
+    for i, j in zip(*np.nonzero(confusion), strict=True):
+        axes.text(
+            j,
+            i,
+            int(confusion[i, j]),
+            ha="center",
+            va="center",
+            fontsize=5,
+            color="white" if share[i, j] > 0.6 else "black",
+        )
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("true")
+    axes.set_title(title, fontsize=10)
+
+
+def demo_picture(
+    path: Path,
+    clouds: np.ndarray,
+    labels: np.ndarray,
+    probabilities: np.ndarray,
+    classes: Sequence[str],
+    confusion: np.ndarray,
+    accuracy: Mapping[str, Sequence[tuple[float, float]]],
+    loss: Mapping[str, Sequence[tuple[float, float]]],
+) -> None:
+    """Predictions of the 1-bit network on clouds (M, N, 3), the curves of all networks, and its confusion matrix."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(15, 10.5), layout="constrained")
+    top, bottom = figure.subfigures(2, 1, height_ratios=[1, 1.55])
+    top.suptitle("What the 1-bit network says of held-out shapes (red: wrong, true class in brackets)", fontsize=11)
+    columns = -(-len(clouds) // 2)
+    panels = np.ravel(top.subplots(2, columns))
+    for axes, cloud, label, p in zip(panels, clouds, labels, probabilities, strict=False):
+        guess = int(p.argmax())
+        truth = "" if guess == label else f" ({classes[label]})"
+        draw_cloud(axes, cloud, f"{classes[guess]} {100 * p[guess]:.0f} %{truth}", GOOD if guess == label else BAD)
+    left, right = bottom.subfigures(1, 2, width_ratios=[1, 1.25])
+    upper, lower = np.ravel(left.subplots(2, 1, sharex=True))
+    draw_curves(upper, accuracy, "test accuracy, %")
+    upper.set_ylim(0, 100)
+    upper.legend(fontsize=9, frameon=False)
+    draw_curves(lower, loss, "training loss")
+    upper.set_xlabel("")
+    draw_confusion(right.subplots(), confusion, classes, "1-bit network, counts of test shapes")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    write_beside(path, buffer.getvalue())

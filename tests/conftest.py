@@ -1,0 +1,50 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+from bipointnet.data.dataset import PointClouds, Split
+
+torch.set_num_threads(2)
+settings.register_profile("shared machine", deadline=None)
+settings.load_profile("shared machine")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or leaves anything in the user's cache."""
+    monkeypatch.setenv("BIPOINTNET_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def bipointnet() -> list[str]:
+    """The command line, as a program of its own."""
+    return [sys.executable, "-m", "bipointnet"]
+
+
+def blobs(seed: int, clouds: int, points: int) -> Split:
+    """Balls, sticks and plates: three classes that a network tells apart in seconds."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, clouds)
+    stretch = np.array([[1, 1, 1], [0.2, 0.2, 1], [1, 1, 0.2]], np.float32)[labels]
+    return Split(rng.normal(size=(clouds, points, 3)).astype(np.float32) * stretch[:, None], labels.astype(np.int64))
+
+
+@pytest.fixture
+def tiny() -> PointClouds:
+    return PointClouds("tiny", ("ball", "stick", "plate"), blobs(0, 96, 48), blobs(1, 48, 48))
+
+
+@pytest.fixture
+def folder_of_clouds(tmp_path: Path, tiny: PointClouds) -> Path:
+    """The tiny set as one sub-folder a class with .npy files."""
+    root = tmp_path / "data"
+    for split, part in (("train", tiny.train), ("test", tiny.test)):
+        for i, (points, label) in enumerate(zip(part.points, part.labels, strict=True)):
+            path = root / split / tiny.classes[label] / f"{i}.npy"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.save(path, points)
+    return root

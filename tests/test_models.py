@@ -1,0 +1,169 @@
+"""Laws that every backbone keeps, in full precision and in every 1-bit method."""
+
+import pytest
+import torch
+from torch import nn
+
+from bipointnet.models import MODELS, PointNet, vanilla_pointnet
+from bipointnet.nn import (
+    LSR,
+    METHODS,
+    POOLS,
+    BinaryLinear,
+    EntropyMax,
+    MeasuredMax,
+    calibrate,
+    deployed_bytes,
+)
+
+LINEARS = {"fp": nn.Linear} | {name: BinaryLinear.of(method) for name, method in METHODS.items()}
+everywhere = pytest.mark.parametrize("linear", LINEARS.values(), ids=LINEARS.keys())
+every_model = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+VARIANTS = {
+    "b": {},
+    "c": {"binary_last": True},
+    "d": {"binary_first": True},
+    "e": {"binary_first": True, "binary_last": True},
+    "f": {"norm": False},
+}
+
+
+def binary_layers(model: nn.Module) -> list[str]:
+    return [name for name, module in model.named_modules() if isinstance(module, BinaryLinear)]
+
+
+def float_layers(model: nn.Module) -> list[str]:
+    return [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+
+
+@every_model
+@everywhere
+def test_order_of_points_does_not_matter(make, linear):
+    torch.manual_seed(0)
+    model, x = make(classes=5, linear=linear, pool=EntropyMax()).double().eval(), torch.randn(3, 40, 3).double()
+    torch.testing.assert_close(model(x).logits, model(x[:, torch.randperm(40)]).logits)
+
+
+@every_model
+@everywhere
+@pytest.mark.parametrize("points", [1, 2, 63, 130])
+def test_any_number_of_points_channels_and_classes(make, linear, points):
+    model = make(classes=7, channels=6, linear=linear, pool=EntropyMax())
+    output = model(torch.randn(4, points, 6))
+    assert output.logits.shape == (4, 7)
+    assert output.pooled.shape == (4, 1024)
+    assert output.logits.isfinite().all()
+
+
+@every_model
+@everywhere
+@pytest.mark.parametrize("pool", POOLS)
+def test_gradients_reach_every_parameter(make, linear, pool):
+    torch.manual_seed(0)
+    model, x = make(classes=5, linear=linear, pool=POOLS[pool]()), torch.randn(6, 32, 3)
+    calibrate(model, x)
+    output = model(x)
+    loss = output.logits.square().sum() + (0 if output.transform is None else output.transform.square().sum())
+    loss.backward()
+    missing = [name for name, p in model.named_parameters() if p.grad is None]
+    assert not missing
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+@every_model
+@everywhere
+def test_state_dict_round_trip(make, linear):
+    torch.manual_seed(0)
+    one, other, x = make(classes=5, linear=linear), make(classes=5, linear=linear), torch.randn(3, 20, 3)
+    calibrate(one, x)
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(one.eval()(x).logits, other.eval()(x).logits)
+
+
+@every_model
+@everywhere
+def test_compiled_gradients_equal_eager_ones(make, linear):
+    """The trap that dropped the gradient of sign without a word."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model, x = make(classes=5, linear=linear, pool=EntropyMax()).double(), torch.randn(8, 16, 3).double()
+    model.dropout = nn.Identity()
+    calibrate(model, x)
+
+    def gradients(network):
+        model.zero_grad()
+        network(x).logits.square().sum().backward()
+        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    plain, compiled = gradients(model), gradients(torch.compile(model, backend="aot_eager"))
+    assert plain.keys() == compiled.keys()
+    for name, gradient in plain.items():
+        torch.testing.assert_close(compiled[name], gradient, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_vanilla_has_805056_weights_and_4_binary_layers():
+    model = vanilla_pointnet(classes=40, linear=BinaryLinear.of(LSR()))
+    weights = [m.weight.numel() for m in model.modules() if isinstance(m, (nn.Linear, BinaryLinear))]
+    assert sum(weights) == 805_056
+    assert len(binary_layers(model)) == 4
+
+
+def test_pointnet_has_18_linear_layers_of_which_15_are_binary():
+    model = PointNet(classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax())
+    assert len(binary_layers(model)) == 15
+    assert float_layers(model) == ["input_transform.points.0.0", "first.0", "last"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("tnets", [False, True])
+def test_deployment_variants_are_what_the_paper_says(variant, tnets):
+    model = PointNet(classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax(), tnets=tnets, **VARIANTS[variant])
+    coordinate_layers = ["input_transform.points.0.0", "first.0"] if tnets else ["first.0"]
+    expected = [] if VARIANTS[variant].get("binary_first") else list(coordinate_layers)
+    expected += [] if VARIANTS[variant].get("binary_last") else ["last"]
+    assert float_layers(model) == expected
+    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm1d)]
+    assert bool(norms) == (variant != "f")
+    assert any(isinstance(m, MeasuredMax) for m in model.modules()) == (variant == "f")
+
+
+def test_pools_without_norm_measure_their_own_shift():
+    torch.manual_seed(0)
+    model = PointNet(classes=4, linear=BinaryLinear.of(LSR()), pool=EntropyMax(), norm=False)
+    x = torch.randn(16, 64, 3)
+    calibrate(model, x)
+    shifts = [m.shift.item() for m in model.modules() if isinstance(m, MeasuredMax)]
+    assert len(set(shifts)) == 3
+    pooled = model(x).pooled
+    assert (pooled > 0).float().mean() <= 0.5 <= (pooled >= 0).float().mean(), "half of the values, up to ties"
+
+
+def test_hardtanh_stands_where_relu_stands_except_before_a_pool():
+    one_bit = PointNet(classes=4, linear=BinaryLinear.of(LSR()), pool=EntropyMax())
+    twin = PointNet(classes=4)
+    relus = {name for name, m in twin.named_modules() if isinstance(m, nn.ReLU)}
+    tanhs = {name for name, m in one_bit.named_modules() if isinstance(m, nn.Hardtanh)}
+    before_pools = {"input_transform.points.2.2", "feature_transform.points.2.2", "points.1.2"}
+    assert relus - tanhs == before_pools
+    assert tanhs < relus
+
+
+def test_turning_xyz_leaves_other_channels_alone():
+    torch.manual_seed(0)
+    model = PointNet(classes=4, channels=5).double().eval()
+    seen = []
+    model.first.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    x = torch.randn(2, 9, 5).double()
+    model(x)
+    torch.testing.assert_close(seen[0][..., 3:], x[..., 3:])
+    assert model.input_transform is not None
+    torch.testing.assert_close(seen[0][..., :3], x[..., :3] @ model.input_transform(x))
+
+
+def test_deployed_size_of_the_float_network_is_the_paper_s():
+    assert deployed_bytes(vanilla_pointnet(classes=40)) == 3_228_320
+
+
+def test_only_the_float_twin_has_dropout():
+    assert isinstance(PointNet(classes=4).dropout, nn.Dropout)
+    assert not any(isinstance(m, nn.Dropout) for m in PointNet(classes=4, linear=BinaryLinear.of(LSR())).modules())
