@@ -16,8 +16,9 @@ def np_sign(x: np.ndarray) -> np.ndarray:
     return np.where(x >= 0, 1.0, -1.0)
 
 
-def draw(rows: int, inputs: int, outputs: int, seed: int):
+def draw(size: tuple[int, int, int], seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Inputs and weights with zeros, ones, a constant row and values beyond 1 among them; and an incoming gradient."""
+    rows, inputs, outputs = size
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, inputs))
     x.flat[rng.integers(0, x.size, 3)] = [0.0, 1.0, -1.0]
@@ -39,7 +40,7 @@ def run(method, x, w, g):
 
 @given(sizes, st.integers(0, 2**32 - 1))
 def test_bnn_equals_its_closed_form(size, seed):
-    x, w, g = draw(*size, seed)
+    x, w, g = draw(size, seed)
     layer, z, grad_x, grad_w = run(BNN(), x, w, g)
     np.testing.assert_array_equal(z, np_sign(x) @ np_sign(w).T)
     np.testing.assert_allclose(grad_x, (g @ np_sign(w)) * (np.abs(x) <= 1), atol=1e-12)
@@ -50,7 +51,7 @@ def test_bnn_equals_its_closed_form(size, seed):
 
 @given(sizes, st.integers(0, 2**32 - 1), st.floats(-3, 3))
 def test_lsr_equals_its_closed_form(size, seed, alpha):
-    x, w, g = draw(*size, seed)
+    x, w, g = draw(size, seed)
     layer = BinaryLinear(x.shape[1], w.shape[0], LSR()).double()
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(w))
@@ -61,7 +62,7 @@ def test_lsr_equals_its_closed_form(size, seed, alpha):
     centred = w - torch.from_numpy(w).mean().item()
     product = np_sign(x) @ np_sign(centred).T
     np.testing.assert_array_equal(z.detach().numpy(), alpha * product)
-    np.testing.assert_allclose(inputs.grad, alpha * (g @ np_sign(centred)) * (np.abs(x) <= 1), atol=1e-11)
+    np.testing.assert_allclose(inputs.grad.numpy(), alpha * (g @ np_sign(centred)) * (np.abs(x) <= 1), atol=1e-11)  # pyright: ignore
     through_sign = alpha * (g.T @ np_sign(x)) * (np.abs(centred) <= 1)
     np.testing.assert_allclose(layer.weight.grad, through_sign - through_sign.mean(), atol=1e-11)  # pyright: ignore
     np.testing.assert_allclose(layer.alpha.grad, (g * product).sum(), atol=1e-9)  # pyright: ignore

@@ -71,7 +71,7 @@ def demo_picture(
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(15, 10.5), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=[1, 1.55])
+    top, bottom = np.asarray(figure.subfigures(2, 1, height_ratios=[1, 1.55]), object)
     top.suptitle("What the 1-bit network says of held-out shapes (red: wrong, true class in brackets)", fontsize=11)
     columns = -(-len(clouds) // 2)
     panels = np.ravel(top.subplots(2, columns))
@@ -79,7 +79,7 @@ def demo_picture(
         guess = int(p.argmax())
         truth = "" if guess == label else f" ({classes[label]})"
         draw_cloud(axes, cloud, f"{classes[guess]} {100 * p[guess]:.0f} %{truth}", GOOD if guess == label else BAD)
-    left, right = bottom.subfigures(1, 2, width_ratios=[1, 1.25])
+    left, right = np.asarray(bottom.subfigures(1, 2, width_ratios=[1, 1.25]), object)
     upper, lower = np.ravel(left.subplots(2, 1, sharex=True))
     draw_curves(upper, accuracy, "test accuracy, %")
     upper.set_ylim(0, 100)

@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bipointnet import __version__, augment, checkpoint
+from bipointnet.compiled import compare_gradients
 from bipointnet.config import Config
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.errors import UserError
@@ -44,7 +45,6 @@ from bipointnet.tasks import Judgement, classification_loss, judge
 
 JUDGE_EVERY, JUDGE_LAST = 10, 10
 SAVE_SECONDS = 10.0
-TRUSTED_AGREEMENT = 0.9
 COLUMNS: tuple[str, ...] = ("epoch", "lr", "loss", "train_oa", "test_oa", "test_macc", "entropy", "seconds")
 Row = dict[str, Any]
 
@@ -196,27 +196,15 @@ class Run:
     def judge(self) -> Judgement:
         return judge(self.judged, self.test_clouds, self.data.test.labels, len(self.data.classes), self.config.points)
 
-    def gradients(self, network: nn.Module, clouds: Tensor, labels: Tensor) -> list[Tensor]:
-        """The gradient of each weight matrix for one batch; none is left behind."""
-        torch.manual_seed(self.config.seed)
-        self.loss(network.train()(clouds), labels).backward()
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None and p.dim() > 1]
-        self.optimizer.zero_grad()
-        return gradients
-
     def warm_up(self) -> None:
         """Compile on a real batch, leaving no trace in the network, and see that the compiler can be trusted."""
         before = {name: value.clone() for name, value in self.model.state_dict().items()}
-        batch = next(self.batches(1))
-        pairs = zip(self.gradients(self.model, *batch), self.gradients(self.judged, *batch), strict=True)
-        agreement = min(torch.cosine_similarity(p.flatten(), q.flatten(), dim=0).item() for p, q in pairs)
+        clouds, labels = next(self.batches(1))
+        compare_gradients(
+            self.model.train(), self.judged.train(), lambda network, x: self.loss(network(x), labels), clouds
+        )
         self.judge()
         self.model.load_state_dict(before)
-        if not agreement > TRUSTED_AGREEMENT:
-            raise UserError(
-                f"torch.compile of PyTorch {torch.__version__} changes this network's gradients (cosine {agreement:.3f}"
-                f" with the uncompiled ones, expected above {TRUSTED_AGREEMENT}); train without --compile"
-            )
 
     def run_epoch(self, epoch: int, watch: Callable[[Moment], None]) -> Row:
         self.network.train()

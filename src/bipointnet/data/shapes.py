@@ -34,11 +34,13 @@ Assembly = list[tuple[Surface, str]]  # each surface with the name of its part
 
 # Part of the cache key: raise it whenever the same seed gives other objects than before.
 VERSION = 1
-STRETCH = 0.4  # each axis is scaled by exp(+-STRETCH)
-YAW = np.radians(15)
-TILT = np.radians(5)
-SLOPE = 2.0  # how unevenly objects are sampled: from side to side
-BEND = 1.0  # and between the middle and the ends
+EVENNESS = 1.0  # 0 leaves an object its own proportions, 1 gives it those of a cube
+STRETCH = 0.1  # then each axis is scaled by exp(+-STRETCH)
+YAW = np.radians(5)
+TILT = np.radians(2)
+# Objects are sampled unevenly, which moves moments and histograms but not the surface that a maximum over points sees.
+SLOPE = 0.7  # from side to side
+BEND = 3.0  # between the middle and the ends
 
 
 def _chance(rng: Rng, probability: float = 0.5) -> bool:
@@ -451,7 +453,9 @@ def make_object(name: str, rng: Rng, points: int) -> tuple[np.ndarray, np.ndarra
     check_size("points", points, least=1)
     assembly = build(name, rng)
     mirror = (rng.choice([-1.0, 1.0]), rng.choice([-1.0, 1.0]), 1.0)
-    stretch = rng.uniform(0.7, 1.4) * np.exp(rng.uniform(-STRETCH, STRETCH, 3)) * mirror
+    lower, upper = joined([surface for surface, _ in assembly]).bounds()
+    size = rng.uniform(0.7, 1.4) * np.exp(rng.uniform(-STRETCH, STRETCH, 3))
+    stretch = mirror * size * (upper - lower) ** -EVENNESS
     tilt_x, tilt_y, yaw = rng.uniform(-1, 1, 3) * (TILT, TILT, YAW)
     pose = rotation("x", tilt_x) @ rotation("y", tilt_y) @ rotation("z", yaw) * stretch  # (3, 3)
     # The pose is applied before sampling, so that the points are spread over the stretched object.
@@ -466,7 +470,7 @@ def _uneven(rng: Rng, lower: np.ndarray, upper: np.ndarray) -> Density:
     return Density(slope, bend, centre=(lower + upper) / 2, reach=(upper - lower) / 2)
 
 
-def shapes(train: int = 3200, test: int = 800, points: int = 1024, seed: int = 0) -> PointClouds:
+def shapes(train: int = 4800, test: int = 800, points: int = 1024, seed: int = 0) -> PointClouds:
     """The data set. The classes take turns, so that every prefix of a split is balanced too."""
     for what, size, least in (("train", train, 0), ("test", test, 0), ("points", points, 1), ("seed", seed, 0)):
         check_size(what, size, least)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bipointnet.nn import Binary, LinearFactory, MaxPool
+from bipointnet.nn import Binary, EntropyMax, LinearFactory, MaxPool, MeasuredMax, PooledLayer
 
 
 class Output(NamedTuple):
@@ -50,36 +50,27 @@ class Blueprint(NamedTuple):
     def binary(self) -> bool:
         return isinstance(self.linear, Binary)
 
-    def layer(
-        self, inputs: int, outputs: int, linear: LinearFactory | None = None, activation: bool = True
-    ) -> nn.Module:
+    def layer(self, inputs: int, outputs: int, linear: LinearFactory | None = None) -> nn.Module:
         """linear -> BatchNorm -> activation."""
         steps = [(linear or self.linear)(inputs, outputs)]
         if self.norm:
             steps.append(PointNorm(outputs))
-        if activation:
-            steps.append(nn.Hardtanh() if self.binary else nn.ReLU())
-        return nn.Sequential(*steps)
+        return nn.Sequential(*steps, nn.Hardtanh() if self.binary else nn.ReLU())
 
-    def mlp(self, sizes: list[int], first: LinearFactory | None = None, pooled: bool = False) -> nn.Sequential:
-        """Layers between the given sizes; `first` makes the first one; `pooled` says that a pool follows the last."""
-        pairs = list(pairwise(sizes))
-        return nn.Sequential(
-            *(
-                self.layer(
-                    inputs,
-                    outputs,
-                    linear=first if i == 0 else None,
-                    activation=not (pooled and self.binary and i == len(pairs) - 1),
-                )
-                for i, (inputs, outputs) in enumerate(pairs)
-            )
-        )
+    def mlp(self, sizes: list[int], first: LinearFactory | None = None) -> nn.Sequential:
+        """Layers between the given sizes; `first` makes the first one."""
+        makers = [first] + [None] * (len(sizes) - 2)
+        return nn.Sequential(*(self.layer(i, o, maker) for (i, o), maker in zip(pairwise(sizes), makers, strict=True)))
+
+    def pooled_layer(self, inputs: int, outputs: int) -> PooledLayer:
+        """linear -> BatchNorm -> pool, with ReLU before the pool in a float network and nothing in a 1-bit one."""
+        norm = PointNorm(outputs) if self.norm else None
+        return PooledLayer(self.linear(inputs, outputs), norm, None if self.binary else nn.ReLU(), self.fresh_pool())
 
     def fresh_pool(self) -> nn.Module:
         """A pool of its own for one place: it may hold a shift. Without BatchNorm an EMA-max pool measures one."""
-        if not self.norm and hasattr(self.pool, "without_norm"):
-            return self.pool.without_norm()  # pyright: ignore[reportCallIssue]
+        if not self.norm and isinstance(self.pool, EntropyMax):
+            return MeasuredMax()
         return copy.deepcopy(self.pool)
 
 
@@ -89,13 +80,13 @@ class TNet(nn.Module):
     def __init__(self, plan: Blueprint, channels: int, size: int, first: LinearFactory | None = None) -> None:
         super().__init__()
         self.size = size
-        self.points = plan.mlp([channels, 64, 128, 1024], first=first, pooled=True)
-        self.pool = plan.fresh_pool()
+        self.points = plan.mlp([channels, 64, 128], first=first)
+        self.pooled = plan.pooled_layer(128, 1024)
         self.head = plan.mlp([1024, 512, 256])
         self.last = plan.linear(256, size * size)
 
     def forward(self, x: Tensor) -> Tensor:
-        matrix = self.last(self.head(self.pool(self.points(x))))
+        matrix = self.last(self.head(self.pooled(self.points(x))))
         return matrix.reshape(-1, self.size, self.size) + torch.eye(self.size, device=x.device, dtype=x.dtype)
 
 
@@ -130,8 +121,8 @@ class PointNet(nn.Module):
         self.input_transform = TNet(plan, channels, 3, first=first) if tnets else None
         self.first = plan.layer(channels, 64, linear=first)
         self.feature_transform = TNet(plan, 64, 64) if tnets else None
-        self.points = plan.mlp([64, 128, 1024], pooled=True)
-        self.pool = plan.fresh_pool()
+        self.points = plan.mlp([64, 128])
+        self.pooled = plan.pooled_layer(128, 1024)
         self.head = plan.mlp([1024, 512, 256])
         self.dropout = nn.Identity() if plan.binary else nn.Dropout(0.4)
         self.last = (linear if binary_last else nn.Linear)(256, classes)
@@ -145,7 +136,7 @@ class PointNet(nn.Module):
         if self.feature_transform is not None:
             transform = self.feature_transform(x)
             x = x @ transform
-        pooled = self.pool(self.points(x))  # (B, 1024)
+        pooled = self.pooled(self.points(x))  # (B, 1024)
         return Output(self.last(self.dropout(self.head(pooled))), pooled, transform)
 
 

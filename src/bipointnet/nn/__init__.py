@@ -4,6 +4,7 @@ from bipointnet.nn.aggregate import POOLS, EntropyMax, EntropyMean, MaxPool, Mea
 from bipointnet.nn.calibrate import calibrate
 from bipointnet.nn.linear import Binary, BinaryLinear, LinearFactory
 from bipointnet.nn.methods import BNN, LSR, METHODS, Method
+from bipointnet.nn.pooled import PooledLayer
 from bipointnet.nn.sign import clipped, hard_sign, polynomial, sign
 from bipointnet.nn.size import deployed_bytes
 
@@ -21,6 +22,7 @@ __all__ = [
     "MeanPool",
     "MeasuredMax",
     "Method",
+    "PooledLayer",
     "calibrate",
     "clipped",
     "delta",

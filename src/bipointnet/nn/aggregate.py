@@ -31,8 +31,12 @@ class MaxPool(nn.Module):
     which 1-bit layers have by the hundred.)
     """
 
+    def shift(self, n: int) -> float:
+        """What is subtracted from the maximum of n elements."""
+        return 0.0
+
     def forward(self, x: Tensor) -> Tensor:
-        return x.max(dim=-2).values
+        return x.max(dim=-2).values - self.shift(x.shape[-2])
 
 
 class MeanPool(nn.Module):
@@ -42,15 +46,11 @@ class MeanPool(nn.Module):
         return x.mean(dim=-2)
 
 
-class EntropyMax(nn.Module):
+class EntropyMax(MaxPool):
     """EMA-max: Y = max over points - delta(n), for X straight from BatchNorm: (..., N, C) -> (..., C)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x.max(dim=-2).values - delta(x.shape[-2])
-
-    def without_norm(self) -> nn.Module:
-        """The counterpart for a network without BatchNorm, whose X is not N(0, 1)."""
-        return MeasuredMax()
+    def shift(self, n: int) -> float:
+        return delta(n)
 
 
 class EntropyMean(MeanPool):

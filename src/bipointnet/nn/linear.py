@@ -36,10 +36,12 @@ class BinaryLinear(nn.Module):
         """A factory for models: `PointNet(classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax())`."""
         return Binary(method)
 
+    def factors(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs and weights of +-1, and the scale of their product."""
+        return self.method.binarize_input(x, self), self.method.binarize_weight(self.weight), self.method.scale(self)
+
     def forward(self, x: Tensor) -> Tensor:
-        a = self.method.binarize_input(x, self)
-        w = self.method.binarize_weight(self.weight)
-        z = binary_product(a, w, self.method.scale(self))
+        z = binary_product(*self.factors(x))
         return z if self.bias is None else z + self.bias
 
     def calibrate(self, x: Tensor) -> None:

@@ -38,7 +38,7 @@ class _BinaryProduct(torch.autograd.Function):
         if ctx.small == torch.bfloat16:
             a, w = a.half(), w.half()
         ctx.save_for_backward(a, w, scale)
-        return _integer_product(a, w).mul_(scale)
+        return _integer_product(a, w) * scale
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -22,10 +22,9 @@ Slope = Callable[[Tensor], Tensor]
 def hard_sign(x: Tensor) -> Tensor:
     """+1 where x >= 0, else -1, in the dtype of x; no gradient.
 
-    Not `torch.where(x >= 0, 1.0, -1.0)`: inside an autograd.Function, torch.compile of PyTorch 2.11 then drops the
-    gradient, silently.
+    The last operation makes a new tensor: see bipointnet/compiled.py for what torch.compile makes of that.
     """
-    return (x >= 0).to(x.dtype).mul_(2).sub_(1)
+    return (x >= 0).to(x.dtype) * 2 - 1
 
 
 def clipped(x: Tensor) -> Tensor:
