@@ -10,7 +10,10 @@ from bipointnet.models import MODELS
 from bipointnet.nn import LSR, METHODS, BinaryLinear, EntropyMax, MaxPool, MeanPool, PooledLayer, calibrate
 
 LINEARS = {"fp": nn.Linear} | {name: BinaryLinear.of(method) for name, method in METHODS.items()}
-PROMISE = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def assert_same(one, other, what: str = "output") -> None:
+    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, msg=lambda message: f"{what}: {message}")
 
 
 class Norm(nn.BatchNorm1d):
@@ -44,12 +47,12 @@ def test_values_gradients_and_statistics_are_those_of_the_steps(linear, pool, re
         calibrate(layer, x)
         layer(given).backward(g)
         layer.eval()
-    torch.testing.assert_close(inputs[0].grad, inputs[1].grad, **PROMISE)
+    assert_same(inputs[0].grad, inputs[1].grad)
     for (name, p), q in zip(fused.named_parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(p.grad, q.grad, **PROMISE, msg=lambda m, n=name: f"{n}: {m}")
+        assert_same(p.grad, q.grad, name)
     for (name, b), c in zip(fused.named_buffers(), plain.buffers(), strict=True):
-        torch.testing.assert_close(b, c, **PROMISE, msg=lambda m, n=name: f"{n}: {m}")
-    torch.testing.assert_close(fused(x), plain(x), **PROMISE)
+        assert_same(b, c, name)
+    assert_same(fused(x), plain(x))
 
 
 def test_negative_scales_and_flat_channels():
@@ -59,7 +62,7 @@ def test_negative_scales_and_flat_channels():
             layer.linear.alpha.fill_(-0.3)  # pyright: ignore
             layer.norm.weight[3] = 0  # pyright: ignore
     x = torch.randn(5, 40, 13, dtype=torch.float64)
-    torch.testing.assert_close(fused(x), plain(x), **PROMISE)
+    assert_same(fused(x), plain(x))
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())

@@ -114,7 +114,7 @@ def demo(
         _print_json([{"name": c.name, "bytes": c.bytes, **c.figures} for c in contestants])
         return
     table = Table(title="Held-out shapes, last epoch")
-    for name in ("network", "accuracy", "mean class", "entropy a pooled bit", "size", "trained in"):
+    for name in ("network", "accuracy", "mean class", "entropy a pooled bit", "size", "epochs", "trained in"):
         table.add_column(name, justify="left" if name == "network" else "right")
     for c in contestants:
         table.add_row(
@@ -123,6 +123,7 @@ def demo(
             f"{c.judgement.mean_class:.1f} %",
             "-" if c.figures["method"] == "fp" else f"{c.judgement.entropy:.2f}",
             f"{c.bytes / 1000:,.0f} kB",
+            str(c.figures["epochs"]),
             f"{c.figures['seconds']:.0f} s",
         )
     out.print(table)

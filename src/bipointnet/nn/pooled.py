@@ -71,17 +71,17 @@ class PooledLayer(nn.Module):
         return self.pool(z if self.activation is None else self.activation(z))
 
     def _after_maximum(self, x: Tensor, norm: nn.BatchNorm1d, pool: MaxPool) -> Tensor:
-        if isinstance(self.linear, BinaryLinear):
-            a, w, scale = self.linear.factors(x)
-        else:
-            a, w, scale = x, self.linear.weight, x.new_ones(())
-        bias = 0.0 if self.linear.bias is None else self.linear.bias
-        mean, variance = (
-            self._statistics(norm, a, w, scale, bias) if self.training else (norm.running_mean, norm.running_var)
-        )
+        linear: Any = self.linear
+        binary = isinstance(linear, BinaryLinear)
+        a, w, scale = linear.factors(x) if binary else (x, linear.weight, x.new_ones(()))
+        bias = 0.0 if linear.bias is None else linear.bias
+        mean: Any = norm.running_mean
+        variance: Any = norm.running_var
+        if self.training:
+            mean, variance = self._statistics(norm, a, w, scale, bias)
         slope = norm.weight * torch.rsqrt(variance + norm.eps)  # (M,)
         rising = torch.where(slope * scale >= 0, 1.0, -1.0).to(x.dtype).unsqueeze(1)  # (M, 1)
-        peak = _PeakProduct.apply(a, w * rising, isinstance(self.linear, BinaryLinear)) * rising.squeeze(1)  # pyright: ignore
+        peak = _PeakProduct.apply(a, w * rising, binary) * rising.squeeze(1)  # pyright: ignore
         y = (peak * scale + bias - mean) * slope + norm.bias
         return (y if self.activation is None else self.activation(y)) - pool.shift(x.shape[-2])
 
