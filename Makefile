@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.ready-dev
 INPUTS := pyproject.toml constraints.txt CMakeLists.txt $(wildcard core/include/* core/src/*)
-PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet
+# Bytecode is left to the first import (or to DEV_READY): compiling all of PyTorch takes longer than the rest.
+PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
 
 .PHONY: install demo test lint clean
 
@@ -21,6 +22,7 @@ $(READY): $(INPUTS) | $(BIN)/python
 
 $(DEV_READY): $(READY)
 	$(PIP_INSTALL) --editable '.[dev]'
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 
 demo: $(READY)

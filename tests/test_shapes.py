@@ -331,4 +331,4 @@ def test_global_statistics_do_not_tell_the_classes_apart():
         global_features(data.train.points), data.train.labels, global_features(data.test.points)
     )
     accuracy = (guesses == data.test.labels).mean()
-    assert 0.3 < accuracy < 0.68
+    assert 0.3 < accuracy < 0.7

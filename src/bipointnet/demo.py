@@ -20,9 +20,9 @@ POINTS = 128
 COMMON: dict[str, Any] = {"points": POINTS, "batch": 64, "lr": 0.02, "warmup": 1.0, "device": "cpu"}
 # A minute is saved on the naive network: benchmarks/results/ has it trained as long as the others, and no better.
 NETWORKS = {
-    "1-bit (LSR + EMA-max)": Config(method="lsr", pool="ema-max", epochs=15, **COMMON),
-    "float": Config(method="fp", epochs=15, **COMMON),
-    "naive 1-bit (BNN + max)": Config(method="bnn", pool="max", epochs=4, **COMMON),
+    "1-bit (LSR + EMA-max)": Config(method="lsr", pool="ema-max", epochs=22, **COMMON),
+    "float": Config(method="fp", epochs=22, **COMMON),
+    "naive 1-bit (BNN + max)": Config(method="bnn", pool="max", epochs=3, **COMMON),
 }
 
 
