@@ -17,7 +17,7 @@ from bipointnet.tasks import Judgement, judge
 from bipointnet.train import Moment, Row, train
 
 POINTS = 128
-COMMON: dict[str, Any] = {"points": POINTS, "batch": 64, "lr": 0.02, "warmup": 1.0, "device": "cpu"}
+COMMON: dict[str, Any] = {"points": POINTS, "batch": 64, "lr": 0.01, "warmup": 1.0, "device": "cpu"}
 # A minute is saved on the naive network: benchmarks/results/ has it trained as long as the others, and no better.
 NETWORKS = {
     "1-bit (LSR + EMA-max)": Config(method="lsr", pool="ema-max", epochs=22, **COMMON),
