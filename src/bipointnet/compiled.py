@@ -32,7 +32,7 @@ def gradients(model: nn.Module, loss: Loss, clouds: Tensor, network: nn.Module |
     """The gradient of each weight matrix of `model`, run as `network` where that wraps it; none is left behind."""
     model.zero_grad()
     torch.manual_seed(0)
-    loss(network or model, clouds).backward()
+    loss(model if network is None else network, clouds).backward()
     found = {name: p.grad for name, p in model.named_parameters() if p.dim() > 1 and p.grad is not None}
     model.zero_grad()
     return found

@@ -470,7 +470,7 @@ def _uneven(rng: Rng, lower: np.ndarray, upper: np.ndarray) -> Density:
     return Density(slope, bend, centre=(lower + upper) / 2, reach=(upper - lower) / 2)
 
 
-def shapes(train: int = 4000, test: int = 800, points: int = 1024, seed: int = 0) -> PointClouds:
+def shapes(train: int = 4800, test: int = 800, points: int = 1024, seed: int = 0) -> PointClouds:
     """The data set. The classes take turns, so that every prefix of a split is balanced too."""
     for what, size, least in (("train", train, 0), ("test", test, 0), ("points", points, 1), ("seed", seed, 0)):
         check_size(what, size, least)
