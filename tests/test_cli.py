@@ -12,6 +12,7 @@ import pytest
 from conftest import blobs
 
 from bipointnet import demo
+from bipointnet.config import Config
 
 QUICK = ["--points", "24", "--epochs", "6", "--batch", "16", "--lr", "0.003", "--device", "cpu"]
 
@@ -165,18 +166,20 @@ def test_demo_trains_judges_and_draws(tmp_path, monkeypatch, tiny):
     monkeypatch.setattr(demo, "NETWORKS", networks)
     monkeypatch.setattr(demo, "open_dataset", lambda name, points: tiny)
     moments = []
-    contestants = demo.demo(tmp_path, lambda name, config, moment: moments.append((name, moment)))
+    contestants = demo.demo(tmp_path, lambda name, moment: moments.append((name, moment)))
     assert [c.figures["method"] for c in contestants] == ["lsr", "fp", "bnn"]
     assert contestants[0].bytes * 10 < contestants[1].bytes
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert {name for name, _ in moments} == set(networks)
     moments.clear()
-    again = demo.demo(tmp_path, lambda name, config, moment: moments.append(moment))
+    again = demo.demo(tmp_path, lambda name, moment: moments.append(moment))
     assert not moments, "a finished demo is shown again without training"
     assert [c.judgement.overall for c in again] == [c.judgement.overall for c in contestants]
 
 
-def test_demo_compares_like_with_like():
+def test_demo_trains_the_twins_alike_and_the_naive_network_as_in_the_paper():
     one_bit, twin, naive = demo.NETWORKS.values()
     assert dataclasses.replace(one_bit, method="fp", pool="max") == twin
-    assert dataclasses.replace(naive, method="fp") == twin
+    assert naive == Config(
+        method="bnn", pool="max", points=twin.points, epochs=twin.epochs, batch=twin.batch, device="cpu"
+    )

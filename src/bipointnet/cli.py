@@ -109,7 +109,7 @@ def demo(
 
     with _bar() as progress:
         watchers = {name: _watcher(progress, name, config.epochs) for name, config in NETWORKS.items()}
-        contestants = run_demo(folder, lambda name, config, moment: watchers[name](moment))
+        contestants = run_demo(folder, lambda name, moment: watchers[name](moment))
     if as_json:
         _print_json([{"name": c.name, "bytes": c.bytes, **c.figures} for c in contestants])
         return

@@ -41,6 +41,7 @@ class Config:
     lr: float = _option(1e-3, "Learning rate at its highest; it falls to 0 along a cosine.", above=0)
     warmup: float = _option(0.0, "Epochs over which the learning rate rises from 0.", least=0)
     weight_decay: float = _option(0.0, "Weight decay.", least=0)
+    clip: float = _option(0.0, "Scale a step's gradient down to this norm where it is longer; 0 leaves it.", least=0)
     label_smoothing: float = _option(0.0, "Label smoothing, below 1.", least=0)
     transform_penalty: float = _option(1e-3, "Weight of the feature transform's distance from orthogonality.", least=0)
     rotate: float = _option(0.0, "Augment: rotation about up, by at most this many degrees.", least=0)

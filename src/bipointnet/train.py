@@ -210,9 +210,9 @@ class Run:
         """Compile on a real batch, leaving no trace in the network, and see that the compiler can be trusted."""
         before = {name: value.clone() for name, value in self.model.state_dict().items()}
         clouds, labels = next(self.batches(1))
-        compare_gradients(
-            self.model.train(), self.judged.train(), lambda network, x: self.loss(network(x), labels), clouds
-        )
+        self.model.train()
+        self.judged.train()
+        compare_gradients(self.model, self.judged, lambda network: self.loss(network(clouds), labels))
         self.judge()
         self.model.load_state_dict(before)
 
@@ -226,6 +226,8 @@ class Run:
             output = self.network(clouds)
             loss = self.loss(output, labels)
             loss.backward()
+            if self.config.clip:
+                nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
             self.optimizer.step()
             losses.append(loss.detach())
             right.append((output.logits.detach().argmax(dim=1) == labels).float().mean())
