@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.ready-dev
-INPUTS := pyproject.toml constraints.txt CMakeLists.txt $(wildcard core/include/* core/src/*)
+CORE := CMakeLists.txt $(wildcard core/include/* core/src/*)
+INPUTS := pyproject.toml constraints.txt $(CORE)
 # Bytecode is left to the first import (or to DEV_READY): compiling all of PyTorch takes longer than the rest.
 PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
 
-.PHONY: install demo test lint clean
+.PHONY: install demo test lint core-test sanitize aarch64 fuzz clean
 
 install: $(READY)
 
@@ -33,8 +34,45 @@ lint: $(DEV_READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 
-test: lint
+test: lint core-test sanitize aarch64 fuzz
 	$(BIN)/pytest
+
+# The C++ tests: as they are, under sanitizers, and on ARM under qemu. What is not installed is said and left out.
+CMAKE = $(BIN)/cmake
+CTEST = $(BIN)/ctest --output-on-failure --test-dir
+BUILD_TESTS = -DBIPOINTNET_TESTS=ON && $(CMAKE) --build
+
+core-test: $(DEV_READY)
+	$(CMAKE) -S . -B build/core $(BUILD_TESTS) build/core -j 2 > build/core.log || (cat build/core.log; exit 1)
+	$(CTEST) build/core
+
+sanitize: $(DEV_READY)
+	$(CMAKE) -S . -B build/sanitize -DCMAKE_BUILD_TYPE=Debug \
+	  -DCMAKE_CXX_FLAGS="-O1 -fsanitize=address,undefined -fno-sanitize-recover=all" \
+	  $(BUILD_TESTS) build/sanitize -j 2 > build/sanitize.log || (cat build/sanitize.log; exit 1)
+	$(CTEST) build/sanitize
+
+aarch64: $(DEV_READY)
+ifeq ($(and $(shell command -v aarch64-linux-gnu-g++),$(shell command -v qemu-aarch64-static qemu-aarch64)),)
+	@echo "aarch64: SKIPPED, as g++-aarch64-linux-gnu and qemu-user-static are not both installed"
+else
+	$(CMAKE) -S . -B build/aarch64 -DCMAKE_TOOLCHAIN_FILE=core/cmake/aarch64-linux-gnu.cmake \
+	  $(BUILD_TESTS) build/aarch64 -j 2 > build/aarch64.log || (cat build/aarch64.log; exit 1)
+	$(CTEST) build/aarch64
+endif
+
+FUZZ_SECONDS ?= 30
+fuzz: $(DEV_READY)
+ifeq ($(shell command -v clang++),)
+	@echo "fuzz: SKIPPED, as clang++ is not installed"
+else
+	$(CMAKE) -S . -B build/fuzz -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DBIPOINTNET_FUZZ=ON \
+	  && $(CMAKE) --build build/fuzz -j 2 > build/fuzz.log || (cat build/fuzz.log; exit 1)
+	mkdir -p build/fuzz/corpus && build/fuzz/make_corpus build/fuzz/corpus
+	build/fuzz/fuzz_format -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=5 -rss_limit_mb=2048 build/fuzz/corpus \
+	  2> build/fuzz/log.txt || (tail -50 build/fuzz/log.txt; exit 1)
+	@tail -1 build/fuzz/log.txt
+endif
 
 clean:
 	rm -rf $(VENV) build

@@ -16,7 +16,19 @@ from hypothesis.extra.numpy import array_shapes, arrays
 import bipointnet
 
 ROOT = Path(bipointnet.__file__).parent
-NEVER_TORCH = ("data", "clouds", "metrics", "config", "errors", "files", "cli", "report", "__init__", "__main__")
+NEVER_TORCH = (
+    "data",
+    "clouds",
+    "metrics",
+    "config",
+    "errors",
+    "files",
+    "cli",
+    "report",
+    "reference",
+    "__init__",
+    "__main__",
+)
 MAY_IMPORT = {
     "nn": {"nn"},
     "models": {"models", "nn"},
@@ -27,6 +39,8 @@ MAY_IMPORT = {
     "metrics": set(),
     "config": {"errors"},
     "report": {"files"},
+    "pack": {"checkpoint", "errors", "files", "models", "nn", "reference"},
+    "reference": {"clouds"},
 }
 
 

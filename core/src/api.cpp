@@ -1,0 +1,131 @@
+// The C API: handles, status codes, and no exception that leaves.
+#include "bipointnet.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "dispatch.h"
+#include "model.h"
+
+struct bipointnet_model {
+  bipointnet::Model model;
+};
+
+namespace {
+
+struct FileError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+thread_local std::string last_error;
+
+bipointnet_status fail(bipointnet_status status, const char* message) {
+  try {
+    last_error = message;
+  } catch (...) {
+    last_error.clear();
+  }
+  return status;
+}
+
+// Runs `work`; what it throws becomes a status.
+template <class Work>
+bipointnet_status guarded(const Work& work) {
+  try {
+    work();
+    return BIPOINTNET_OK;
+  } catch (const FileError& error) {
+    return fail(BIPOINTNET_ERROR_FILE, error.what());
+  } catch (const bipointnet::FormatError& error) {
+    return fail(BIPOINTNET_ERROR_FORMAT, error.what());
+  } catch (const bipointnet::IsaError& error) {
+    return fail(BIPOINTNET_ERROR_ISA, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(BIPOINTNET_ERROR_MEMORY, "not enough memory");
+  } catch (const std::exception& error) {
+    return fail(BIPOINTNET_ERROR_INPUT, error.what());
+  }
+}
+
+std::vector<std::uint8_t> read_file(const char* path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "rb"), std::fclose);
+  if (!file) throw FileError(std::string(path) + ": cannot be opened (" + std::strerror(errno) + ")");
+  std::vector<std::uint8_t> bytes;
+  std::uint8_t part[65536];
+  while (const std::size_t count = std::fread(part, 1, sizeof part, file.get())) {
+    bytes.insert(bytes.end(), part, part + count);
+  }
+  if (std::ferror(file.get())) throw FileError(std::string(path) + ": cannot be read (" + std::strerror(errno) + ")");
+  return bytes;
+}
+
+bipointnet_model* make(const std::uint8_t* bytes, std::size_t size) {
+  return new bipointnet_model{{bipointnet::parse(bytes, size), bipointnet::find_kernels()}};
+}
+
+void require(const void* pointer, const char* name) {
+  if (pointer == nullptr) throw bipointnet::InputError(std::string(name) + " is NULL, expected a pointer");
+}
+
+}  // namespace
+
+bipointnet_status bipointnet_load(const char* path, bipointnet_model** model) {
+  return guarded([&] {
+    require(path, "path");
+    require(model, "model");
+    const std::vector<std::uint8_t> bytes = read_file(path);
+    try {
+      *model = make(bytes.data(), bytes.size());
+    } catch (const bipointnet::FormatError& error) {
+      throw bipointnet::FormatError(std::string(path) + ": " + error.what());
+    }
+  });
+}
+
+bipointnet_status bipointnet_load_bytes(const void* bytes, size_t size, bipointnet_model** model) {
+  return guarded([&] {
+    require(bytes, "bytes");
+    require(model, "model");
+    *model = make(static_cast<const std::uint8_t*>(bytes), size);
+  });
+}
+
+void bipointnet_free(bipointnet_model* model) { delete model; }
+
+size_t bipointnet_channels(const bipointnet_model* model) {
+  return static_cast<size_t>(model->model.network().channels);
+}
+
+size_t bipointnet_classes(const bipointnet_model* model) { return model->model.network().classes.size(); }
+
+const char* bipointnet_class_name(const bipointnet_model* model, size_t index) {
+  const std::vector<std::string>& classes = model->model.network().classes;
+  return index < classes.size() ? classes[index].c_str() : nullptr;
+}
+
+const char* bipointnet_manifest(const bipointnet_model* model) { return model->model.network().manifest.c_str(); }
+
+bipointnet_status bipointnet_predict(const bipointnet_model* model, const float* cloud, size_t clouds, size_t points,
+                                     int raw, unsigned threads, float* logits) {
+  return guarded([&] {
+    require(model, "model");
+    require(cloud, "cloud");
+    require(logits, "logits");
+    model->model.predict(cloud, clouds, points, raw != 0, threads, logits);
+  });
+}
+
+const char* bipointnet_error(void) { return last_error.c_str(); }
+
+const char* bipointnet_isa(void) {
+  const char* name = nullptr;
+  guarded([&] { name = bipointnet::find_kernels().name; });
+  return name;
+}
+
+const char* bipointnet_version(void) { return BIPOINTNET_VERSION; }

@@ -1,0 +1,62 @@
+// The table of functions that an instruction set fills in.
+//
+// Points lie across the bits: a block holds `lanes` points, and one channel of a block is a slice of `lanes` bits, that
+// is lanes / 64 words. Bits of a block are K slices, floats of a block K rows of `lanes` numbers. Lanes past the last
+// point of a cloud hold anything; whoever pools masks them.
+#pragma once
+
+#include <cstdint>
+
+namespace bipointnet {
+
+// A bilinear layer, prepared for slices by `slice` in sliced.cpp, where its arithmetic is explained.
+struct Sliced {
+  int inputs;
+  int outputs;
+  int pairs;                     // ceil(inputs / 2)
+  int levels;                    // bits of the counter
+  const std::uint16_t* offsets;  // outputs x pairs: where in a pair's eight entries the carry lies, in bytes
+  const std::uint32_t* preload;  // outputs: what the counter starts with
+  const std::uint8_t* constant;  // outputs: kVaries, kNever or kAlways
+};
+
+constexpr std::uint8_t kVaries = 0, kNever = 1, kAlways = 2;
+constexpr int kMostLevels = 15;
+constexpr int kEntries = 8;
+
+struct Kernels {
+  const char* name;
+  int lanes;
+
+  // Slices of [sum over k of weight[m][k] x[k] >= bound[m]].
+  void (*signs)(const float* x, int inputs, const float* weight, const float* bound, int outputs, std::uint64_t* slices);
+
+  // Rows of act(weight x + bias); act: 0 none, 1 relu, 2 hardtanh.
+  void (*dense)(const float* x, int inputs, const float* weight, const float* bias, int outputs, int act, float* rows);
+
+  // The table of carries of a block: pairs x 8 slices.
+  void (*carries)(const std::uint64_t* slices, int inputs, std::uint64_t* table);
+
+  // Slices of [agreements >= threshold].
+  void (*layer)(const std::uint64_t* table, const Sliced& layer, std::uint64_t* slices);
+
+  // Sets bit m of `fired` where some point of the block has agreements >= threshold; leaves out what is set already.
+  void (*pool)(const std::uint64_t* table, const Sliced& layer, const std::uint64_t* mask, std::uint64_t* fired);
+
+  // Agreements of one vector of bits with each row of weights.
+  void (*agreements)(const std::uint64_t* bits, const std::uint64_t* weight, int inputs, int outputs, int* counts);
+
+  // act(weight x + bias) of one vector; `columns` is the weight matrix transposed, inputs x outputs.
+  void (*vector)(const float* x, int inputs, const float* columns, const float* bias, int outputs, int act, float* y);
+};
+
+extern const Kernels kPortable;
+#if defined(BIPOINTNET_X86)
+extern const Kernels kAvx2;
+extern const Kernels kAvx512;
+#endif
+#if defined(BIPOINTNET_NEON)
+extern const Kernels kNeon;
+#endif
+
+}  // namespace bipointnet

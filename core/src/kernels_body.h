@@ -1,0 +1,171 @@
+// The kernels, written once over two small types that every kernels_*.cpp defines before it includes this file, inside
+// its anonymous namespace:
+//
+//   Bits    a register of kLanes bits: load, store, zero, &, ^, complement, add (a full adder), any
+//   Floats  a register of floats: kWidth, load, all, mul, plus, at_least (a mask, one bit a number)
+//
+// No function of the standard library is used here: an inline function compiled for one instruction set could be the
+// copy that the linker keeps for all.
+
+constexpr int kWords = kLanes / 64;
+constexpr int kSliceBytes = kLanes / 8;
+
+// Slices of zeros and of ones, to be looked up by a bit.
+alignas(64) constexpr std::uint64_t kAll[2][8] = {
+    {0, 0, 0, 0, 0, 0, 0, 0},
+    {~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull},
+};
+
+inline float activate(float x, int act) {
+  if (act == 1) return x > 0 ? x : 0.0f;
+  if (act == 2) return x < -1 ? -1.0f : (x > 1 ? 1.0f : x);
+  return x;
+}
+
+// One bit a number of [sum over k of weight[k] x[k] >= bound], for 64 points.
+inline std::uint64_t sign_word(const float* x, int inputs, const float* weight, float bound) {
+  std::uint64_t word = 0;
+  for (int i = 0; i < 64; i += Floats::kWidth) {
+    Floats sum = Floats::load(x + i).mul(Floats::all(weight[0]));
+    for (int k = 1; k < inputs; ++k) sum = sum.plus(Floats::load(x + k * kLanes + i).mul(Floats::all(weight[k])));
+    word |= static_cast<std::uint64_t>(sum.at_least(Floats::all(bound))) << i;
+  }
+  return word;
+}
+
+void signs(const float* x, int inputs, const float* weight, const float* bound, int outputs, std::uint64_t* slices) {
+  for (int m = 0; m < outputs; ++m) {
+    for (int word = 0; word < kWords; ++word) {
+      slices[m * kWords + word] = inputs == 3 ? sign_word(x + 64 * word, 3, weight + 3 * m, bound[m])
+                                              : sign_word(x + 64 * word, inputs, weight + inputs * m, bound[m]);
+    }
+  }
+}
+
+void dense(const float* x, int inputs, const float* weight, const float* bias, int outputs, int act, float* rows) {
+  constexpr int kTile = 16;
+  for (int m = 0; m < outputs; ++m) {
+    const float* w = weight + m * inputs;
+    for (int i = 0; i < kLanes; i += kTile) {
+      float sum[kTile];
+      for (int j = 0; j < kTile; ++j) sum[j] = w[0] * x[i + j];
+      for (int k = 1; k < inputs; ++k) {
+        for (int j = 0; j < kTile; ++j) sum[j] += w[k] * x[k * kLanes + i + j];
+      }
+      for (int j = 0; j < kTile; ++j) rows[m * kLanes + i + j] = activate(sum[j] + bias[m], act);
+    }
+  }
+}
+
+void carries(const std::uint64_t* slices, int inputs, std::uint64_t* table) {
+  Bits parity = Bits::zero();
+  for (int k = 0; k < inputs; k += 2, table += kEntries * kWords) {
+    const Bits a = Bits::load(slices + k * kWords);
+    const Bits b = k + 1 < inputs ? Bits::load(slices + (k + 1) * kWords) : Bits::zero();
+    for (int entry = 0; entry < kEntries; ++entry) {
+      Bits sum = entry & 4 ? parity.complement() : parity;
+      sum.add(entry & 2 ? a.complement() : a, entry & 1 ? b.complement() : b).store(table + entry * kWords);
+    }
+    parity.add(a, b);
+  }
+}
+
+// Adds the carries of 2^L pairs to counter[0 .. L - 1]; returns the carry out of them.
+template <int L>
+inline __attribute__((always_inline)) Bits tree(const char* table, const std::uint16_t* offsets, Bits* counter) {
+  if constexpr (L == 0) {
+    return Bits::load(reinterpret_cast<const std::uint64_t*>(table + *offsets));
+  } else {
+    constexpr int half = 1 << (L - 1);
+    const Bits x = tree<L - 1>(table, offsets, counter);
+    const Bits y = tree<L - 1>(table + half * kEntries * kSliceBytes, offsets + half, counter);
+    return counter[L - 1].add(x, y);
+  }
+}
+
+inline void ripple(Bits* counter, int from, int levels, Bits carry) {
+  for (int level = from; level < levels; ++level) {
+    const Bits old = counter[level];
+    counter[level] = old ^ carry;
+    carry = old & carry;
+  }
+}
+
+inline Bits all(std::uint32_t bit) { return Bits::load(kAll[bit & 1]); }
+
+// The points of a block at which an output fires, the highest bit of its counter, for any number of pairs.
+inline Bits fires(const char* table, const Sliced& layer, int m) {
+  constexpr int kLow = 4, kStep = 1 << kLow, kPairBytes = kEntries * kSliceBytes;
+  const std::uint16_t* offsets = layer.offsets + static_cast<long>(m) * layer.pairs;
+  Bits counter[kMostLevels];
+  for (int level = 0; level < layer.levels; ++level) counter[level] = all(layer.preload[m] >> level);
+  int pair = 0;
+  for (; pair + kStep <= layer.pairs; pair += kStep) {
+    ripple(counter, kLow, layer.levels,
+           tree<kLow>(table + static_cast<long>(pair) * kPairBytes, offsets + pair, counter));
+  }
+  for (; pair < layer.pairs; ++pair) {
+    ripple(counter, 0, layer.levels, tree<0>(table + static_cast<long>(pair) * kPairBytes, offsets + pair, counter));
+  }
+  return counter[layer.levels - 1];
+}
+
+// The same for 2^L pairs, with the whole counter in registers. It has L + 1 bits, the highest of which takes one carry.
+template <int L>
+inline __attribute__((always_inline)) Bits fires_of(const char* table, const Sliced& layer, int m) {
+  const std::uint32_t preload = layer.preload[m];
+  Bits counter[L];
+  for (int level = 0; level < L; ++level) counter[level] = all(preload >> level);
+  return all(preload >> L) ^ tree<L>(table, layer.offsets + (static_cast<long>(m) << L), counter);
+}
+
+template <class Fires>
+inline __attribute__((always_inline)) void layer_with(const Sliced& layer, std::uint64_t* slices, const Fires& fires) {
+  for (int m = 0; m < layer.outputs; ++m) {
+    const std::uint8_t constant = layer.constant[m];
+    (constant == kVaries ? fires(m) : all(constant == kAlways)).store(slices + m * kWords);
+  }
+}
+
+template <class Fires>
+inline __attribute__((always_inline)) void pool_with(const Sliced& layer, Bits valid, std::uint64_t* fired,
+                                                     const Fires& fires) {
+  for (int m = 0; m < layer.outputs; ++m) {
+    const std::uint64_t bit = std::uint64_t{1} << (m & 63);
+    if (layer.constant[m] == kNever || fired[m >> 6] & bit) continue;
+    if (layer.constant[m] == kAlways || (fires(m) & valid).any()) fired[m >> 6] |= bit;
+  }
+}
+
+// 64 and 128 inputs, the sizes of PointNet's point layers, have code of their own.
+void layer(const std::uint64_t* slices_table, const Sliced& layer, std::uint64_t* slices) {
+  const char* table = reinterpret_cast<const char*>(slices_table);
+  if (layer.pairs == 64) return layer_with(layer, slices, [&](int m) { return fires_of<6>(table, layer, m); });
+  if (layer.pairs == 32) return layer_with(layer, slices, [&](int m) { return fires_of<5>(table, layer, m); });
+  layer_with(layer, slices, [&](int m) { return fires(table, layer, m); });
+}
+
+void pool(const std::uint64_t* slices_table, const Sliced& layer, const std::uint64_t* mask, std::uint64_t* fired) {
+  const char* table = reinterpret_cast<const char*>(slices_table);
+  const Bits valid = Bits::load(mask);
+  if (layer.pairs == 64) return pool_with(layer, valid, fired, [&](int m) { return fires_of<6>(table, layer, m); });
+  if (layer.pairs == 32) return pool_with(layer, valid, fired, [&](int m) { return fires_of<5>(table, layer, m); });
+  pool_with(layer, valid, fired, [&](int m) { return fires(table, layer, m); });
+}
+
+void agreements(const std::uint64_t* bits, const std::uint64_t* weight, int inputs, int outputs, int* counts) {
+  const int width = (inputs + 63) / 64;
+  for (int m = 0; m < outputs; ++m) {
+    int differ = 0;
+    for (int word = 0; word < width; ++word) differ += __builtin_popcountll(bits[word] ^ weight[m * width + word]);
+    counts[m] = inputs - differ;
+  }
+}
+
+void vector(const float* x, int inputs, const float* columns, const float* bias, int outputs, int act, float* y) {
+  for (int m = 0; m < outputs; ++m) y[m] = columns[m] * x[0];
+  for (int k = 1; k < inputs; ++k) {
+    for (int m = 0; m < outputs; ++m) y[m] += columns[static_cast<long>(k) * outputs + m] * x[k];
+  }
+  for (int m = 0; m < outputs; ++m) y[m] = activate(y[m] + bias[m], act);
+}

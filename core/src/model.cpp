@@ -1,0 +1,575 @@
+// Runs the operations of a network. The arithmetic is in the kernels.
+//
+// A program is cut into passes over the points, each from `points` to the pool that ends it, and vector operations
+// between them. A pass goes through the cloud block by block, all of its operations on one block before the next, so
+// that nothing of the size of the cloud is ever stored but the cloud.
+#include "model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <string>
+#include <thread>
+
+#include "codes.h"
+#include "delta.h"
+
+namespace bipointnet {
+namespace {
+
+constexpr std::size_t kThresholdsKept = 8;
+constexpr std::size_t kMeanGroup = 64;
+
+bool get_bit(const std::uint64_t* words, std::size_t index) { return words[index / 64] >> index % 64 & 1; }
+
+int activation_code(Activation activation) {
+  return activation == Activation::relu ? 1 : activation == Activation::hardtanh ? 2 : 0;
+}
+
+// Calls work(worker, first, last) for even shares of [0, count), each in a thread of its own but the first.
+template <class Work>
+void share(std::size_t count, std::size_t workers, const Work& work) {
+  std::vector<std::thread> threads;
+  for (std::size_t w = 1; w < workers; ++w) {
+    threads.emplace_back([&work, w, count, workers] { work(w, count * w / workers, count * (w + 1) / workers); });
+  }
+  work(std::size_t{0}, std::size_t{0}, count / workers);
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+// What is worked out of a layer when the model is loaded.
+struct Model::Prepared {
+  std::unique_ptr<SlicedLayer> sliced;  // bilinear on points
+  std::vector<float> bound;             // dense on points: -bias, what the sum is compared with
+  std::vector<float> columns;           // dense on a vector: the weights transposed
+};
+
+struct Model::Pass {
+  std::size_t first;  // the operation `points`
+  std::size_t last;   // the pool
+  std::size_t coded;  // the `sign` whose bits may be made distinct, or 0
+};
+
+struct Model::Cloud {
+  std::size_t points;
+  std::size_t blocks;
+  Aligned<float> rows;  // blocks x channels x lanes
+};
+
+struct Model::State {
+  std::size_t points = 0;
+  std::vector<std::uint64_t> bits;
+  std::vector<float> floats;
+  std::vector<std::vector<float>> matrices;  // transposed
+  std::shared_ptr<const Thresholded> pools;  // the layers that pool, for this number of points
+  std::vector<Value>* trace = nullptr;
+};
+
+struct Model::Scratch {
+  Aligned<float> floats, more_floats;
+  Aligned<std::uint64_t> bits, more_bits, table, mask;
+  CodeSet codes;
+};
+
+struct Model::Pooled {
+  std::vector<std::uint64_t> fired;  // max of bits
+  std::vector<std::int64_t> ones;    // mean of bits: how often each input is 1
+  std::vector<float> largest;        // max of floats
+  std::vector<double> sums, group;   // mean of floats
+  std::size_t in_group = 0;
+};
+
+Model::Model(Network network, const Kernels& kernels) : network_(std::move(network)), kernels_(kernels) {
+  prepared_.resize(network_.layers.size());
+  for (std::size_t i = 0; i < network_.layers.size(); ++i) {
+    const Layer& layer = network_.layers[i];
+    Prepared& prepared = prepared_[i];
+    if (layer.on_points || layer.op == Op::points) {
+      widest_ = std::max({widest_, static_cast<std::size_t>(layer.inputs), static_cast<std::size_t>(layer.outputs)});
+    }
+    if (layer.op == Op::bilinear && layer.on_points) {
+      const std::vector<int> threshold(layer.threshold.begin(), layer.threshold.end());
+      prepared.sliced = std::make_unique<SlicedLayer>(layer.bits, threshold, layer.inputs, kernels_.lanes);
+    }
+    if (layer.op == Op::dense && layer.on_points) {
+      for (const float bias : layer.bias) prepared.bound.push_back(-bias);
+    }
+    if (layer.op == Op::dense && !layer.on_points) {
+      const std::size_t inputs = static_cast<std::size_t>(layer.inputs), outputs = layer.bias.size();
+      prepared.columns.resize(inputs * outputs);
+      for (std::size_t m = 0; m < outputs; ++m) {
+        for (std::size_t k = 0; k < inputs; ++k) prepared.columns[k * outputs + m] = layer.weight[m * inputs + k];
+      }
+    }
+  }
+  plan_passes();
+  check_golden();
+}
+
+Model::~Model() = default;
+
+void Model::plan_passes() {
+  for (std::size_t i = 0; i < network_.layers.size(); ++i) {
+    const Layer& layer = network_.layers[i];
+    if (layer.op == Op::points) passes_.push_back({i, i, 0});
+    if (layer.op == Op::sign && layer.on_points && layer.outputs <= 64 && passes_.back().coded == 0) {
+      passes_.back().coded = i;
+    }
+    if (layer.op == Op::bilinear_pool || layer.op == Op::pool) {
+      passes_.back().last = i;
+      if (layer.op == Op::pool || layer.pool == Pool::mean) passes_.back().coded = 0;
+    }
+  }
+}
+
+void Model::check_golden() const {
+  const std::size_t count = static_cast<std::size_t>(network_.golden_points * network_.channels);
+  std::vector<float> numbers(count), logits(network_.classes.size());
+  std::uint64_t state = network_.golden_seed;
+  for (float& number : numbers) {
+    std::uint64_t z = state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    z ^= z >> 31;
+    number = static_cast<float>(static_cast<double>(z >> 40) * 0x1p-23 - 1.0);
+  }
+  run(numbers.data(), static_cast<std::size_t>(network_.golden_points), false, 1, logits.data(), nullptr);
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (!(std::abs(double{logits[i]} - double{network_.golden[i]}) <= network_.golden_tolerance)) {
+      throw FormatError("golden: logit " + std::to_string(i) + " is " + std::to_string(logits[i]) + ", expected " +
+                        std::to_string(network_.golden[i]) + " within " + std::to_string(network_.golden_tolerance));
+    }
+  }
+}
+
+std::shared_ptr<const Model::Thresholded> Model::thresholds(std::size_t points) const {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& known : known_thresholds_) {
+      if (known.first == points) return known.second;
+    }
+  }
+  auto made = std::make_shared<Thresholded>(network_.layers.size());
+  const double shift = delta(points);
+  for (std::size_t i = 0; i < network_.layers.size(); ++i) {
+    const Layer& layer = network_.layers[i];
+    if (layer.op != Op::bilinear_pool || layer.pool != Pool::max) continue;
+    std::vector<int> threshold;
+    for (std::size_t m = 0; m < layer.line.size() / 2; ++m) {
+      const double bound = std::ceil(layer.line[2 * m] + layer.line[2 * m + 1] * (layer.shifted ? shift : 0.0));
+      threshold.push_back(static_cast<int>(std::min(std::max(bound, 0.0), layer.inputs + 1.0)));
+    }
+    (*made)[i] = std::make_unique<SlicedLayer>(layer.bits, threshold, layer.inputs, kernels_.lanes);
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (known_thresholds_.size() == kThresholdsKept) known_thresholds_.erase(known_thresholds_.begin());
+  known_thresholds_.emplace_back(points, made);
+  return made;
+}
+
+std::unique_ptr<Model::Scratch> Model::take_scratch() const {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!idle_.empty()) {
+      std::unique_ptr<Scratch> scratch = std::move(idle_.back());
+      idle_.pop_back();
+      return scratch;
+    }
+  }
+  const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes);
+  auto scratch = std::make_unique<Scratch>();
+  scratch->floats.resize(widest_ * lanes);
+  scratch->more_floats.resize(widest_ * lanes);
+  scratch->bits.resize(widest_ * lanes / 64);
+  scratch->more_bits.resize(widest_ * lanes / 64);
+  scratch->table.resize((widest_ + 1) / 2 * kEntries * lanes / 64);
+  scratch->mask.resize(lanes / 64);
+  return scratch;
+}
+
+void Model::give_back(std::unique_ptr<Scratch> scratch) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  idle_.push_back(std::move(scratch));
+}
+
+Model::Cloud Model::arrange(const float* numbers, std::size_t points, bool raw) const {
+  const std::size_t channels = static_cast<std::size_t>(network_.channels);
+  const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes);
+  for (std::size_t i = 0; i < points * channels; ++i) {
+    if (!std::isfinite(numbers[i])) {
+      throw InputError("point " + std::to_string(i / channels) + " holds " + std::to_string(numbers[i]) +
+                       ", expected finite numbers");
+    }
+  }
+  double middle[3] = {0, 0, 0}, scale = 1;
+  if (network_.normalize && !raw) {
+    for (std::size_t i = 0; i < points; ++i) {
+      for (std::size_t c = 0; c < 3; ++c) middle[c] += double{numbers[i * channels + c]};
+    }
+    for (double& m : middle) m /= static_cast<double>(points);
+    double farthest = 0;
+    for (std::size_t i = 0; i < points; ++i) {
+      const float* p = numbers + i * channels;
+      const double x = double{p[0]} - middle[0], y = double{p[1]} - middle[1], z = double{p[2]} - middle[2];
+      farthest = std::max(farthest, x * x + y * y + z * z);
+    }
+    if (farthest > 0) scale = 1 / std::sqrt(farthest);
+  }
+  Cloud cloud{points, (points + lanes - 1) / lanes, {}};
+  cloud.rows.resize(cloud.blocks * channels * lanes);
+  for (std::size_t block = 0; block < cloud.blocks; ++block) {
+    const std::size_t valid = std::min(lanes, points - block * lanes);
+    const float* from = numbers + block * lanes * channels;
+    for (std::size_t c = 0; c < channels; ++c) {
+      float* row = cloud.rows.data() + (block * channels + c) * lanes;
+      if (c < 3) {
+        for (std::size_t i = 0; i < valid; ++i) {
+          row[i] = static_cast<float>((double{from[i * channels + c]} - middle[c]) * scale);
+        }
+      } else {
+        for (std::size_t i = 0; i < valid; ++i) row[i] = from[i * channels + c];
+      }
+    }
+  }
+  return cloud;
+}
+
+void Model::predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads,
+                    float* logits) const {
+  if (points == 0) throw InputError("a cloud of 0 points, expected at least 1");
+  if (points > std::numeric_limits<std::uint32_t>::max()) {
+    throw InputError("a cloud of " + std::to_string(points) + " points, expected fewer than 2^32");
+  }
+  if (threads == 0) throw InputError("0 threads, expected at least 1");
+  const std::size_t size = points * static_cast<std::size_t>(network_.channels), classes = network_.classes.size();
+  if (clouds == 1) return run(numbers, points, raw, threads, logits, nullptr);
+  const std::size_t workers = std::min<std::size_t>(threads, std::max<std::size_t>(clouds, 1));
+  std::vector<std::exception_ptr> failed(workers);
+  share(clouds, workers, [&](std::size_t worker, std::size_t first, std::size_t last) {
+    try {
+      for (std::size_t i = first; i < last; ++i) {
+        run(numbers + i * size, points, raw, 1, logits + i * classes, nullptr);
+      }
+    } catch (...) {
+      failed[worker] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& failure : failed) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+std::vector<Value> Model::trace(const float* numbers, std::size_t points, bool raw) const {
+  if (points == 0) throw InputError("a cloud of 0 points, expected at least 1");
+  std::vector<Value> values(network_.layers.size());
+  std::vector<float> logits(network_.classes.size());
+  run(numbers, points, raw, 1, logits.data(), &values);
+  return values;
+}
+
+void Model::run(const float* numbers, std::size_t points, bool raw, unsigned threads, float* logits,
+                std::vector<Value>* trace) const {
+  const Cloud cloud = arrange(numbers, points, raw);
+  State state;
+  state.points = points;
+  state.pools = thresholds(points);
+  state.trace = trace;
+  auto pass = passes_.begin();
+  for (std::size_t i = 0; i < network_.layers.size(); ++i) {
+    if (pass != passes_.end() && pass->first == i) {
+      run_pass(*pass, cloud, state, threads);
+      i = pass->last;
+      ++pass;
+    } else {
+      run_vector(i, state);
+    }
+    if (trace == nullptr) continue;
+    const Layer& layer = network_.layers[i];
+    Value& value = (*trace)[i];
+    value.columns = static_cast<std::size_t>(layer.outputs);
+    if (layer.op == Op::matrix) {
+      value.rows = value.columns;
+      const std::vector<float>& transposed = state.matrices.back();
+      for (std::size_t j = 0; j < transposed.size(); ++j) {
+        value.numbers.push_back(transposed[j % value.columns * value.columns + j / value.columns]);
+      }
+    } else if (layer.op == Op::bilinear || layer.op == Op::bilinear_pool || layer.op == Op::sign) {
+      value.bits = true;
+      for (std::size_t m = 0; m < value.columns; ++m) value.numbers.push_back(get_bit(state.bits.data(), m));
+    } else {
+      value.numbers = state.floats;
+    }
+  }
+  std::copy(state.floats.begin(), state.floats.end(), logits);
+}
+
+void Model::run_pass(const Pass& pass, const Cloud& cloud, State& state, unsigned threads) const {
+  const Layer& last = network_.layers[pass.last];
+  const std::size_t inputs = static_cast<std::size_t>(last.inputs), outputs = static_cast<std::size_t>(last.outputs);
+  const bool in_order = state.trace != nullptr || (last.op == Op::pool && last.pool == Pool::mean);
+  const std::size_t workers = in_order ? 1 : std::min<std::size_t>(threads, cloud.blocks);
+  std::vector<Pooled> shares(workers);
+  std::vector<std::exception_ptr> failed(workers);
+  share(cloud.blocks, workers, [&](std::size_t worker, std::size_t first, std::size_t end) {
+    try {
+      Pooled& pooled = shares[worker];
+      pooled.fired.assign(words_for(outputs), 0);
+      pooled.ones.assign(inputs, 0);
+      if (last.op == Op::pool) {
+        pooled.largest.assign(outputs, -std::numeric_limits<float>::infinity());
+        pooled.sums.assign(outputs, 0);
+        pooled.group.assign(outputs, 0);
+      }
+      std::unique_ptr<Scratch> scratch = take_scratch();
+      // Fewer distinct points help only where they make fewer blocks.
+      const bool distinct = pass.coded != 0 && state.trace == nullptr && end - first > 2;
+      (this->*(distinct ? &Model::run_distinct : &Model::run_blocks))(pass, cloud, state, first, end, *scratch, pooled);
+      give_back(std::move(scratch));
+    } catch (...) {
+      failed[worker] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& failure : failed) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  Pooled& all = shares.front();
+  for (std::size_t w = 1; w < workers; ++w) {
+    for (std::size_t i = 0; i < all.fired.size(); ++i) all.fired[i] |= shares[w].fired[i];
+    for (std::size_t i = 0; i < inputs; ++i) all.ones[i] += shares[w].ones[i];
+    for (std::size_t i = 0; i < all.largest.size(); ++i) all.largest[i] = std::max(all.largest[i], shares[w].largest[i]);
+  }
+  if (last.op == Op::pool) {
+    state.floats = all.largest;
+    if (last.pool == Pool::mean) {
+      for (std::size_t i = 0; i < outputs; ++i) {
+        state.floats[i] = static_cast<float>((all.sums[i] + all.group[i]) / static_cast<double>(state.points));
+      }
+    }
+    return;
+  }
+  state.bits = all.fired;
+  if (last.pool == Pool::mean) {
+    // The agreements of all points with a row: an input that is 1 at `ones` points agrees there, or at all others.
+    const std::int64_t points = static_cast<std::int64_t>(state.points);
+    for (std::size_t m = 0; m < outputs; ++m) {
+      std::int64_t sum = 0;
+      for (std::size_t k = 0; k < inputs; ++k) {
+        sum += get_bit(last.bits.data() + m * words_for(inputs), k) ? all.ones[k] : points - all.ones[k];
+      }
+      const double bound = std::ceil(static_cast<double>(points) * last.line[2 * m]);
+      if (static_cast<double>(sum) >= bound) state.bits[m / 64] |= std::uint64_t{1} << m % 64;
+    }
+  }
+}
+
+void Model::run_blocks(const Pass& pass, const Cloud& cloud, const State& state, std::size_t first, std::size_t last,
+                       Scratch& scratch, Pooled& pooled) const {
+  const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes);
+  const std::size_t size = lanes * static_cast<std::size_t>(network_.channels);
+  for (std::size_t block = first; block < last; ++block) {
+    std::copy_n(cloud.rows.data() + block * size, size, scratch.floats.data());
+    run_block(pass.first, pass.last, state, std::min(lanes, cloud.points - block * lanes), scratch, pooled);
+  }
+}
+
+void Model::run_distinct(const Pass& pass, const Cloud& cloud, const State& state, std::size_t first, std::size_t last,
+                         Scratch& scratch, Pooled& pooled) const {
+  const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes), width = lanes / 64;
+  const std::size_t size = lanes * static_cast<std::size_t>(network_.channels);
+  const std::size_t channels = static_cast<std::size_t>(network_.layers[pass.coded].outputs);
+  scratch.codes.clear(std::min(last * lanes, cloud.points) - first * lanes);
+  std::uint64_t square[64];
+  for (std::size_t block = first; block < last; ++block) {
+    std::copy_n(cloud.rows.data() + block * size, size, scratch.floats.data());
+    run_block(pass.first, pass.coded, state, lanes, scratch, pooled);
+    for (std::size_t word = 0; word < width; ++word) {
+      const std::size_t start = block * lanes + word * 64;
+      if (start >= cloud.points) break;
+      for (std::size_t k = 0; k < 64; ++k) square[k] = k < channels ? scratch.bits[k * width + word] : 0;
+      transpose(square);
+      for (std::size_t i = 0; i < std::min<std::size_t>(64, cloud.points - start); ++i) scratch.codes.insert(square[i]);
+    }
+  }
+  const std::vector<std::uint64_t>& codes = scratch.codes.codes();
+  for (std::size_t start = 0; start < codes.size(); start += lanes) {
+    const std::size_t valid = std::min(lanes, codes.size() - start);
+    for (std::size_t word = 0; word < width; ++word) {
+      for (std::size_t i = 0; i < 64; ++i) square[i] = word * 64 + i < valid ? codes[start + word * 64 + i] : 0;
+      transpose(square);
+      for (std::size_t k = 0; k < channels; ++k) scratch.bits[k * width + word] = square[k];
+    }
+    run_block(pass.coded + 1, pass.last, state, valid, scratch, pooled);
+  }
+}
+
+// The operations from `from` to `to`, both included, on the block in scratch.floats or scratch.bits.
+void Model::run_block(std::size_t from, std::size_t to, const State& state, std::size_t valid, Scratch& scratch,
+                      Pooled& pooled) const {
+  const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes), width = lanes / 64;
+  const auto record_floats = [&](std::size_t i, const float* rows, std::size_t channels) {
+    if (state.trace == nullptr) return;
+    Value& value = (*state.trace)[i];
+    value.columns = channels;
+    value.rows += valid;
+    for (std::size_t p = 0; p < valid; ++p) {
+      for (std::size_t c = 0; c < channels; ++c) value.numbers.push_back(rows[c * lanes + p]);
+    }
+  };
+  const auto record_bits = [&](std::size_t i, std::size_t channels) {
+    if (state.trace == nullptr) return;
+    Value& value = (*state.trace)[i];
+    value.bits = true;
+    value.columns = channels;
+    value.rows += valid;
+    for (std::size_t p = 0; p < valid; ++p) {
+      for (std::size_t c = 0; c < channels; ++c) value.numbers.push_back(get_bit(scratch.bits.data() + c * width, p));
+    }
+  };
+  for (std::size_t i = from; i <= to; ++i) {
+    const Layer& layer = network_.layers[i];
+    const std::size_t inputs = static_cast<std::size_t>(layer.inputs), outputs = static_cast<std::size_t>(layer.outputs);
+    const bool then_sign = i < to && network_.layers[i + 1].op == Op::sign && layer.activation != Activation::relu;
+    switch (layer.op) {
+      case Op::points:
+        record_floats(i, scratch.floats.data(), outputs);
+        break;
+      case Op::transform: {
+        const std::vector<float>& matrix = state.matrices[static_cast<std::size_t>(layer.matrix)];
+        const std::size_t size = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(matrix.size()))));
+        const std::vector<float> zero(size, 0.0f);
+        if (then_sign && size == inputs) {
+          kernels_.signs(scratch.floats.data(), layer.inputs, matrix.data(), zero.data(), layer.inputs,
+                         scratch.bits.data());
+          if (state.trace == nullptr) {
+            ++i;
+            break;
+          }
+        }
+        kernels_.dense(scratch.floats.data(), static_cast<int>(size), matrix.data(), zero.data(),
+                       static_cast<int>(size), 0, scratch.more_floats.data());
+        std::copy_n(scratch.more_floats.data(), size * lanes, scratch.floats.data());
+        record_floats(i, scratch.floats.data(), outputs);
+        if (then_sign && size == inputs) record_bits(++i, outputs);
+        break;
+      }
+      case Op::dense: {
+        if (then_sign) {
+          kernels_.signs(scratch.floats.data(), layer.inputs, layer.weight.data(), prepared_[i].bound.data(),
+                         layer.outputs, scratch.bits.data());
+          if (state.trace == nullptr) {
+            ++i;
+            break;
+          }
+        }
+        kernels_.dense(scratch.floats.data(), layer.inputs, layer.weight.data(), layer.bias.data(), layer.outputs,
+                       activation_code(layer.activation), scratch.more_floats.data());
+        std::swap(scratch.floats, scratch.more_floats);
+        record_floats(i, scratch.floats.data(), outputs);
+        if (then_sign) record_bits(++i, outputs);
+        break;
+      }
+      case Op::sign: {
+        const float one = 1.0f, zero = 0.0f;
+        for (std::size_t k = 0; k < inputs; ++k) {
+          kernels_.signs(scratch.floats.data() + k * lanes, 1, &one, &zero, 1, scratch.bits.data() + k * width);
+        }
+        record_bits(i, outputs);
+        break;
+      }
+      case Op::bilinear:
+        kernels_.carries(scratch.bits.data(), layer.inputs, scratch.table.data());
+        kernels_.layer(scratch.table.data(), prepared_[i].sliced->view(), scratch.bits.data());
+        record_bits(i, outputs);
+        break;
+      case Op::bilinear_pool:
+      case Op::pool:
+        for (std::size_t word = 0; word < width; ++word) {
+          const std::size_t left = valid > word * 64 ? valid - word * 64 : 0;
+          scratch.mask[word] = left >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
+        }
+        if (layer.op == Op::bilinear_pool && layer.pool == Pool::max) {
+          kernels_.carries(scratch.bits.data(), layer.inputs, scratch.table.data());
+          kernels_.pool(scratch.table.data(), (*state.pools)[i]->view(), scratch.mask.data(), pooled.fired.data());
+        } else if (layer.op == Op::bilinear_pool) {
+          for (std::size_t k = 0; k < inputs; ++k) {
+            for (std::size_t word = 0; word < width; ++word) {
+              pooled.ones[k] += __builtin_popcountll(scratch.bits[k * width + word] & scratch.mask[word]);
+            }
+          }
+        } else if (layer.pool == Pool::max) {
+          for (std::size_t k = 0; k < inputs; ++k) {
+            const float* row = scratch.floats.data() + k * lanes;
+            for (std::size_t p = 0; p < valid; ++p) pooled.largest[k] = std::max(pooled.largest[k], row[p]);
+          }
+        } else {
+          for (std::size_t p = 0; p < valid; ++p) {
+            for (std::size_t k = 0; k < inputs; ++k) pooled.group[k] += double{scratch.floats[k * lanes + p]};
+            if (++pooled.in_group == kMeanGroup) {
+              pooled.in_group = 0;
+              for (std::size_t k = 0; k < inputs; ++k) pooled.sums[k] += pooled.group[k];
+              pooled.group.assign(inputs, 0);
+            }
+          }
+        }
+        break;
+      default:
+        throw std::logic_error("an operation on vectors in a pass over points");
+    }
+  }
+}
+
+void Model::run_vector(std::size_t index, State& state) const {
+  const Layer& layer = network_.layers[index];
+  const std::size_t outputs = static_cast<std::size_t>(layer.outputs);
+  switch (layer.op) {
+    case Op::dense: {
+      std::vector<float> y(outputs);
+      kernels_.vector(state.floats.data(), layer.inputs, prepared_[index].columns.data(), layer.bias.data(),
+                      layer.outputs, activation_code(layer.activation), y.data());
+      state.floats = std::move(y);
+      break;
+    }
+    case Op::sign:
+      state.bits.assign(words_for(outputs), 0);
+      pack_signs(state.floats.data(), 1, outputs, state.bits.data());
+      break;
+    case Op::bilinear:
+    case Op::bilinear_float: {
+      std::vector<int> counts(outputs);
+      kernels_.agreements(state.bits.data(), layer.bits.data(), layer.inputs, layer.outputs, counts.data());
+      if (layer.op == Op::bilinear) {
+        state.bits.assign(words_for(outputs), 0);
+        for (std::size_t m = 0; m < outputs; ++m) {
+          if (counts[m] >= layer.threshold[m]) state.bits[m / 64] |= std::uint64_t{1} << m % 64;
+        }
+        break;
+      }
+      state.floats.resize(outputs);
+      for (std::size_t m = 0; m < outputs; ++m) {
+        const float z = static_cast<float>(2 * counts[m] - layer.inputs);
+        const float y = static_cast<float>(layer.line[2 * m]) * z + static_cast<float>(layer.line[2 * m + 1]);
+        state.floats[m] = layer.activation == Activation::hardtanh ? std::min(std::max(y, -1.0f), 1.0f)
+                          : layer.activation == Activation::relu   ? std::max(y, 0.0f)
+                                                                   : y;
+      }
+      break;
+    }
+    case Op::matrix: {
+      std::vector<float> transposed(outputs * outputs);
+      for (std::size_t r = 0; r < outputs; ++r) {
+        for (std::size_t c = 0; c < outputs; ++c) {
+          transposed[c * outputs + r] = state.floats[r * outputs + c] + (r == c ? 1.0f : 0.0f);
+        }
+      }
+      state.matrices.push_back(std::move(transposed));
+      break;
+    }
+    default:
+      throw std::logic_error("an operation on points outside of a pass");
+  }
+}
+
+}  // namespace bipointnet

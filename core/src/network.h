@@ -1,0 +1,53 @@
+// A packed model in memory: what format.cpp makes of a file and model.cpp runs. docs/format.md says what it means.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bits.h"
+
+namespace bipointnet {
+
+struct FormatError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+enum class Op { points, transform, dense, sign, bilinear, bilinear_pool, bilinear_float, pool, matrix };
+enum class Activation { none, relu, hardtanh };
+enum class Pool { max, mean };
+
+struct Layer {
+  Op op{};
+  int inputs = 0;                       // K of the current value before it
+  int outputs = 0;                      // K after it; for matrix its size D
+  bool on_points = false;               // whether the value before it is one of points or one vector
+  Activation activation = Activation::none;
+  Pool pool = Pool::max;
+  bool shifted = false;                 // bilinear_pool: d = delta(n)
+  int matrix = 0;                       // transform: number of the matrix; matrix: the number it gets
+  std::vector<std::uint64_t> bits;      // outputs x words_for(inputs), row-major
+  std::vector<std::int16_t> threshold;  // outputs
+  std::vector<double> line;             // outputs x 2
+  std::vector<float> weight;            // outputs x inputs
+  std::vector<float> bias;              // outputs
+};
+
+struct Network {
+  std::string manifest;                 // JSON text, as in the file
+  std::vector<std::string> classes;
+  int channels = 0;
+  bool normalize = false;
+  std::vector<Layer> layers;
+  std::uint64_t golden_seed = 0;
+  int golden_points = 0;
+  double golden_tolerance = 0;
+  std::vector<float> golden;            // classes
+};
+
+// The network in `size` bytes. Throws FormatError; every tensor and every field is checked, the golden vector is not.
+Network parse(const std::uint8_t* bytes, std::size_t size);
+
+}  // namespace bipointnet

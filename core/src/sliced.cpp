@@ -1,0 +1,66 @@
+// How agreements are counted in slices.
+//
+// Let a_k be the slice of input k: one bit a point. Output m agrees with input k where the bit is x_k = a_k for a weight
+// of +1 and x_k = ~a_k for -1, that is x_k = a_k ^ c_k with the complement c_k = 1 for a weight of -1. Wanted is, at every
+// point, whether x_0 + ... + x_{K-1} >= T.
+//
+// The threshold. Take m with 2^m >= K, and T from 1 to K (others are constant outputs). The number
+//
+//     x_0 + ... + x_{K-1} + Q,    Q = 2^m - T >= 0
+//
+// is below 2^(m+1), and its bit m is set just where the sum reaches T. So a counter that starts at Q needs no comparison.
+//
+// The lowest bit. Add the inputs in pairs to a running bit s, which starts as the lowest bit q of Q:
+//
+//     carry_j = majority(s, x_2j, x_2j+1)        s = s ^ x_2j ^ x_2j+1
+//
+// What is left of s has weight 1 and does not reach bit m >= 1. So the answer is the highest bit of an m-bit counter that
+// starts at Q >> 1 and counts the carries: half as many as there are inputs.
+//
+// The table. Up to complements all outputs have the same running bit: s = S_j ^ p with S_j = a_0 ^ ... ^ a_2j-1 and p the
+// parity of q and the complements so far. So carry_j is one of eight slices
+//
+//     majority(S_j ^ p, a_2j ^ c_2j, a_2j+1 ^ c_2j+1)
+//
+// which `carries` writes once a block, at place 4 p + 2 c_2j + c_2j+1 of the eight of pair j. An output is then K / 2
+// look-ups, whose places are worked out here, when a model is loaded. Where K is odd the last pair's second input is a
+// slice of zeros that is not complemented: a disagreement.
+#include "sliced.h"
+
+#include "bits.h"
+
+namespace bipointnet {
+
+SlicedLayer::SlicedLayer(const std::vector<std::uint64_t>& bits, const std::vector<int>& threshold, int inputs,
+                         int lanes)
+    : inputs_(inputs), outputs_(static_cast<int>(threshold.size())), pairs_((inputs + 1) / 2), levels_(1) {
+  while ((1 << levels_) < inputs) ++levels_;
+  const std::size_t outputs = threshold.size(), pairs = static_cast<std::size_t>(pairs_);
+  const std::size_t width = words_for(static_cast<std::size_t>(inputs));
+  offsets_.resize(outputs * pairs);
+  preload_.resize(outputs);
+  constant_.resize(outputs, kVaries);
+  for (std::size_t m = 0; m < outputs; ++m) {
+    if (threshold[m] <= 0 || threshold[m] > inputs) {
+      constant_[m] = threshold[m] <= 0 ? kAlways : kNever;
+      continue;
+    }
+    const unsigned start = (1u << levels_) - static_cast<unsigned>(threshold[m]);
+    preload_[m] = start >> 1;
+    unsigned parity = start & 1;
+    const auto complement = [&](std::size_t k) {
+      return k < static_cast<std::size_t>(inputs) ? unsigned(~bits[m * width + k / 64] >> k % 64 & 1) : 0u;
+    };
+    for (std::size_t j = 0; j < pairs; ++j) {
+      const unsigned a = complement(2 * j), b = complement(2 * j + 1);
+      offsets_[m * pairs + j] = static_cast<std::uint16_t>((4 * parity + 2 * a + b) * static_cast<unsigned>(lanes / 8));
+      parity ^= a ^ b;
+    }
+  }
+}
+
+Sliced SlicedLayer::view() const {
+  return {inputs_, outputs_, pairs_, levels_, offsets_.data(), preload_.data(), constant_.data()};
+}
+
+}  // namespace bipointnet
