@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import blobs
 
-from bipointnet import demo
+from bipointnet import checkpoint, demo
 from bipointnet.config import Config
 
 QUICK = ["--points", "24", "--epochs", "6", "--batch", "16", "--lr", "0.003", "--device", "cpu"]
@@ -73,6 +73,88 @@ def test_predict_names_what_is_in_a_file(bipointnet, trained, tmp_path):
     assert "few points.xyz" in plain.stdout
 
 
+@pytest.fixture(scope="module")
+def packed(trained: tuple[Path, Path]) -> Path:
+    """The trained run as a packed model, from the command line."""
+    _, folder = trained
+    path = folder.parent / "model.bpn"
+    done = run([sys.executable, "-m", "bipointnet"], "export", folder, "-o", path)
+    assert done.returncode == 0, done.stderr
+    assert f"{path.stat().st_size:,} bytes" in done.stdout
+    assert [p.name for p in folder.parent.iterdir() if p.name.endswith(".part")] == []
+    return path
+
+
+def without_torch(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """A command where `import torch` fails, as it does on a machine without PyTorch."""
+    code = "import sys; sys.modules['torch'] = None; from bipointnet.cli import main; main()"
+    return run([sys.executable, "-c", code], *arguments)
+
+
+def test_export_says_what_it_wrote(bipointnet, trained, packed, tmp_path):
+    _, folder = trained
+    path = tmp_path / "f32.bpn"
+    said = json.loads(run(bipointnet, "export", folder, "-o", path, "--last", "f32", "--json").stdout)
+    assert said["bytes"] == path.stat().st_size > packed.stat().st_size
+    assert said["ratio"] == pytest.approx(said["fp32"] / said["bytes"], abs=0.01)
+
+
+def test_a_packed_model_is_judged_and_asked_like_its_run_but_without_torch(bipointnet, trained, packed):
+    data, folder = trained
+    assert "overall" in without_torch("eval", packed, data).stdout
+    judged = json.loads(without_torch("eval", packed, data, "--json").stdout)
+    of_run = json.loads(run(bipointnet, "eval", folder, data, "--json").stdout)
+    assert judged["confusion"] == of_run["confusion"]
+    assert (judged["clouds"], judged["oa"], judged["epoch"]) == (30, of_run["oa"], of_run["epoch"])
+    files = sorted((data / "test").rglob("*.npy"))[::5]
+    rows = json.loads(without_torch("predict", packed, *files, "--json").stdout)
+    of_run = json.loads(run(bipointnet, "predict", folder, *files, "--json").stdout)
+    for row, other in zip(rows, of_run, strict=True):
+        assert [row[key] for key in ("file", "label", "points")] == [other[key] for key in ("file", "label", "points")]
+        assert row["probability"] == pytest.approx(other["probability"], abs=0.02)
+
+
+def test_inspect_shows_operations_and_layers(bipointnet, trained, packed):
+    shown = without_torch("inspect", packed)
+    assert shown.returncode == 0
+    assert all(word in shown.stdout for word in ("bilinear_pool", "1 bit", "float16", "a point", "stick", "ema-max"))
+    facts = json.loads(without_torch("inspect", packed, "--json").stdout)
+    assert facts["bytes"]["file"] == packed.stat().st_size
+    assert [o["op"] for o in facts["operations"]][:3] == ["points", "dense", "sign"]
+    assert facts["multiply_adds"]["one_bit"] == 24 * (64 * 128 + 128 * 1024) + 1024 * 512 + 512 * 256
+    assert facts["training"]["points"] == 24
+    layers = run(bipointnet, "inspect", trained[1])
+    assert all(word in layers.stdout for word in ("pooled.linear", "1024 x 128", "131,073", "parameters"))
+
+
+def test_verify_compares_everything(bipointnet, trained, packed, tmp_path):
+    data, folder = trained
+    report = json.loads(run(bipointnet, "verify", packed, "--run", folder, "--data", data, "--json").stdout)
+    assert report["ok"]
+    assert report["clouds"] == report["torch"]["clouds"] == 37
+    assert report["torch"]["labels_different"] == report["torch"]["unexplained"] == 0
+    shown = without_torch("verify", packed)
+    assert shown.returncode == 0
+    assert "All is as it should be" in shown.stdout
+    tensors, facts = checkpoint.load(folder / "last.safetensors")
+    tensors["head.0.0.weight"].neg_()
+    checkpoint.save(tmp_path / "other.safetensors", tensors, facts)
+    wrong = run(bipointnet, "verify", packed, "--run", tmp_path / "other.safetensors")
+    assert wrong.returncode == 1
+    assert "Not as it should be" in wrong.stdout
+    assert "operation" in wrong.stdout
+
+
+def test_bench_prints_a_table_and_json(bipointnet, packed):
+    report = json.loads(run(bipointnet, "bench", packed, "--points", "32", "--rounds", "3", "--json").stdout)
+    assert (report["points"], report["threads"], report["rounds"]) == (32, 1, 3)
+    assert report["ratio"]["torch"] > 0
+    shown = without_torch("bench", packed, "--points", "32", "--rounds", "3")
+    assert shown.returncode == 0, shown.stderr
+    assert "portable" in shown.stdout
+    assert "torch" not in shown.stdout
+
+
 def test_options_override_toml_which_overrides_the_defaults(bipointnet, trained, tmp_path):
     data, _ = trained
     toml = tmp_path / "recipe.toml"
@@ -105,6 +187,15 @@ MISTAKES = {
     ),
     "no such run": (["eval", "nowhere", "shapes"], ["nowhere", "not there"]),
     "a text as a run": (["predict", "typo.toml", "nan.xyz"], ["typo.toml", "not a checkpoint"]),
+    "export of nothing": (["export", "nowhere", "-o", "m.bpn"], ["nowhere", "not there"]),
+    "export of a packed model": (["export", "hollow.bpn", "-o", "m.bpn"], ["hollow.bpn", "packed model already"]),
+    "export into a folder": (["export", "nowhere", "-o", "empty"], ["empty", "a folder"]),
+    "a damaged packed model": (["predict", "hollow.bpn", "nan.xyz"], ["hollow.bpn", "damaged", "export"]),
+    "inspect of a text": (["inspect", "typo.toml"], ["typo.toml", "not a packed model"]),
+    "verify of a text": (["verify", "typo.toml"], ["typo.toml", "not a packed model"]),
+    "verify of nothing": (["verify", "nowhere"], ["nowhere", "no such file"]),
+    "bench of nothing": (["bench", "nowhere"], ["nowhere", "no such file"]),
+    "bench of no points": (["bench", "hollow.bpn", "--points", "0"], ["points is 0"]),
     "no such init": (["train", "pair", "--points", "4", "--init", "nowhere", "-o", "x"], ["nowhere", "not there"]),
     "fewer points than asked": (["train", "pair", "--points", "9"], ["pair", "0.xyz", "8 points", "--points 8"]),
     "NaN points": (["train", "rotten", "--points", "2"], ["bad.xyz", "NaN", "remove"]),
@@ -123,6 +214,8 @@ def junk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for i in range(3):
             np.savetxt(root / name / f"{i}.xyz", rng.normal(size=(8, 3)))
     (root / "rotten" / "a" / "bad.xyz").write_text("0 0 0\n1 nan 0\n1 1 1\n")
+    header = json.dumps({"__metadata__": {"bipointnet": json.dumps({"format": 1, "program": []})}}).encode()
+    (root / "hollow.bpn").write_bytes(len(header).to_bytes(8, "little") + header)
     (root / "nan.xyz").write_text("0 0 nan\n")
     (root / "typo.toml").write_text("epoch = 3\n")
     (root / "type.toml").write_text('epochs = "many"\n')
@@ -142,6 +235,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(bipointnet, junk, mistake):
     assert all(word in lines[0] for word in words)
     assert not (junk / "runs").exists(), "nothing is left behind"
     assert not (junk / "x").exists(), "nothing is left behind"
+    assert not (junk / "m.bpn").exists(), "nothing is left behind"
 
 
 def test_a_run_is_not_overwritten(bipointnet, trained):
@@ -175,6 +269,14 @@ def test_demo_trains_judges_and_draws(tmp_path, monkeypatch, tiny):
     again = demo.demo(tmp_path, lambda name, moment: moments.append(moment))
     assert not moments, "a finished demo is shown again without training"
     assert [c.judgement.overall for c in again] == [c.judgement.overall for c in contestants]
+    monkeypatch.setattr(demo, "RACED", 2)
+    monkeypatch.setattr(demo, "VERIFIED", 2)
+    shipped = demo.ship(tmp_path, contestants[0], lambda done, of: None)
+    assert shipped["verify"]["ok"]
+    assert shipped["verify"]["torch"]["unexplained"] == 0
+    assert (tmp_path / "demo.bpn").stat().st_size == shipped["bench"]["bytes"]["packed"]
+    assert shipped["as_torch"] >= shipped["clouds"] - 1, "the last layer is rounded to float16"
+    assert shipped["name"] in tiny.classes
 
 
 def test_demo_trains_the_twins_alike_and_the_naive_network_as_in_the_paper():

@@ -26,6 +26,7 @@ NEVER_TORCH = (
     "cli",
     "report",
     "reference",
+    "runtime",
     "__init__",
     "__main__",
 )
@@ -41,6 +42,7 @@ MAY_IMPORT = {
     "report": {"files"},
     "pack": {"checkpoint", "errors", "files", "models", "nn", "reference"},
     "reference": {"clouds"},
+    "runtime": {"_core", "errors"},
 }
 
 

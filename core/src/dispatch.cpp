@@ -21,7 +21,7 @@ std::vector<const Kernels*> available_kernels() {
 #if defined(BIPOINTNET_X86)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("popcnt")) {
-    found.push_back(&kAvx512);
+    found.push_back(__builtin_cpu_supports("avx512vpopcntdq") ? &kAvx512Popcount : &kAvx512);
   }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt")) found.push_back(&kAvx2);
 #endif

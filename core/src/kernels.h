@@ -15,12 +15,12 @@ struct Sliced {
   int outputs;
   int pairs;                     // ceil(inputs / 2)
   int levels;                    // bits of the counter
-  const std::uint16_t* offsets;  // outputs x pairs: where in a pair's eight entries the carry lies, in bytes
+  const std::uint8_t* offsets;   // outputs x pairs: which of a pair's eight entries is the carry, times 8
   const std::uint32_t* preload;  // outputs: what the counter starts with
-  const std::uint8_t* constant;  // outputs: kVaries, kNever or kAlways
+  const std::uint64_t* varies;   // a bit an output: whether it depends on the inputs
+  const std::uint64_t* always;   // a bit an output: whether it fires whatever they are
 };
 
-constexpr std::uint8_t kVaries = 0, kNever = 1, kAlways = 2;
 constexpr int kMostLevels = 15;
 constexpr int kEntries = 8;
 
@@ -54,6 +54,7 @@ extern const Kernels kPortable;
 #if defined(BIPOINTNET_X86)
 extern const Kernels kAvx2;
 extern const Kernels kAvx512;
+extern const Kernels kAvx512Popcount;  // the same with VPOPCNTDQ
 #endif
 #if defined(BIPOINTNET_NEON)
 extern const Kernels kNeon;

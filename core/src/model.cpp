@@ -20,11 +20,20 @@ namespace {
 
 constexpr std::size_t kThresholdsKept = 8;
 constexpr std::size_t kMeanGroup = 64;
+constexpr std::size_t kStride = 8;
+constexpr float kLargest = std::numeric_limits<float>::max();
 
 bool get_bit(const std::uint64_t* words, std::size_t index) { return words[index / 64] >> index % 64 & 1; }
 
 int activation_code(Activation activation) {
   return activation == Activation::relu ? 1 : activation == Activation::hardtanh ? 2 : 0;
+}
+
+[[noreturn]] void refuse(const float* numbers, std::size_t points, std::size_t channels) {
+  std::size_t i = 0;
+  while (i + 1 < points * channels && std::isfinite(numbers[i])) ++i;
+  throw InputError("point " + std::to_string(i / channels) + " holds " + std::to_string(numbers[i]) +
+                   ", expected finite numbers");
 }
 
 // Calls work(worker, first, last) for even shares of [0, count), each in a thread of its own but the first.
@@ -92,7 +101,7 @@ Model::Model(Network network, const Kernels& kernels) : network_(std::move(netwo
     }
     if (layer.op == Op::bilinear && layer.on_points) {
       const std::vector<int> threshold(layer.threshold.begin(), layer.threshold.end());
-      prepared.sliced = std::make_unique<SlicedLayer>(layer.bits, threshold, layer.inputs, kernels_.lanes);
+      prepared.sliced = std::make_unique<SlicedLayer>(layer.bits, threshold, layer.inputs);
     }
     if (layer.op == Op::dense && layer.on_points) {
       for (const float bias : layer.bias) prepared.bound.push_back(-bias);
@@ -162,7 +171,7 @@ std::shared_ptr<const Model::Thresholded> Model::thresholds(std::size_t points) 
       const double bound = std::ceil(layer.line[2 * m] + layer.line[2 * m + 1] * (layer.shifted ? shift : 0.0));
       threshold.push_back(static_cast<int>(std::min(std::max(bound, 0.0), layer.inputs + 1.0)));
     }
-    (*made)[i] = std::make_unique<SlicedLayer>(layer.bits, threshold, layer.inputs, kernels_.lanes);
+    (*made)[i] = std::make_unique<SlicedLayer>(layer.bits, threshold, layer.inputs);
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (known_thresholds_.size() == kThresholdsKept) known_thresholds_.erase(known_thresholds_.begin());
@@ -198,43 +207,63 @@ void Model::give_back(std::unique_ptr<Scratch> scratch) const {
 Model::Cloud Model::arrange(const float* numbers, std::size_t points, bool raw) const {
   const std::size_t channels = static_cast<std::size_t>(network_.channels);
   const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes);
-  for (std::size_t i = 0; i < points * channels; ++i) {
-    if (!std::isfinite(numbers[i])) {
-      throw InputError("point " + std::to_string(i / channels) + " holds " + std::to_string(numbers[i]) +
-                       ", expected finite numbers");
-    }
-  }
-  double middle[3] = {0, 0, 0}, scale = 1;
-  if (network_.normalize && !raw) {
-    for (std::size_t i = 0; i < points; ++i) {
-      for (std::size_t c = 0; c < 3; ++c) middle[c] += double{numbers[i * channels + c]};
-    }
-    for (double& m : middle) m /= static_cast<double>(points);
-    double farthest = 0;
-    for (std::size_t i = 0; i < points; ++i) {
-      const float* p = numbers + i * channels;
-      const double x = double{p[0]} - middle[0], y = double{p[1]} - middle[1], z = double{p[2]} - middle[2];
-      farthest = std::max(farthest, x * x + y * y + z * z);
-    }
-    if (farthest > 0) scale = 1 / std::sqrt(farthest);
-  }
+  int broken = 0;
+  for (std::size_t i = 0; i < points * channels; ++i) broken |= !(std::abs(numbers[i]) <= kLargest);
+  if (broken) refuse(numbers, points, channels);
   Cloud cloud{points, (points + lanes - 1) / lanes, {}};
   cloud.rows.resize(cloud.blocks * channels * lanes);
   for (std::size_t block = 0; block < cloud.blocks; ++block) {
     const std::size_t valid = std::min(lanes, points - block * lanes);
     const float* from = numbers + block * lanes * channels;
+    float* rows = cloud.rows.data() + block * channels * lanes;
     for (std::size_t c = 0; c < channels; ++c) {
-      float* row = cloud.rows.data() + (block * channels + c) * lanes;
-      if (c < 3) {
-        for (std::size_t i = 0; i < valid; ++i) {
-          row[i] = static_cast<float>((double{from[i * channels + c]} - middle[c]) * scale);
-        }
-      } else {
-        for (std::size_t i = 0; i < valid; ++i) row[i] = from[i * channels + c];
-      }
+      for (std::size_t i = 0; i < valid; ++i) rows[c * lanes + i] = from[i * channels + c];
     }
   }
+  if (network_.normalize && !raw) normalize(cloud);
   return cloud;
+}
+
+// Sums and maxima run in kStride lanes that are joined at the end: the same on every machine, and not one long chain.
+void Model::normalize(Cloud& cloud) const {
+  const std::size_t channels = static_cast<std::size_t>(network_.channels);
+  const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes);
+  const auto each_group = [&](const auto& work) {
+    for (std::size_t block = 0; block < cloud.blocks; ++block) {
+      float* rows = cloud.rows.data() + block * channels * lanes;
+      const std::size_t valid = std::min(lanes, cloud.points - block * lanes);
+      std::size_t start = 0;
+      for (; start + kStride <= valid; start += kStride) work(rows + start, kStride);
+      if (start < valid) work(rows + start, valid - start);
+    }
+  };
+  double middle[3];
+  for (std::size_t c = 0; c < 3; ++c) {
+    double sums[kStride] = {};
+    each_group([&](const float* row, std::size_t count) {
+      for (std::size_t j = 0; j < count; ++j) sums[j] += double{row[c * lanes + j]};
+    });
+    middle[c] = 0;
+    for (const double sum : sums) middle[c] += sum;
+    middle[c] /= static_cast<double>(cloud.points);
+  }
+  double squares[kStride] = {};
+  each_group([&](const float* row, std::size_t count) {
+    for (std::size_t j = 0; j < count; ++j) {
+      const double x = double{row[j]} - middle[0], y = double{row[lanes + j]} - middle[1];
+      const double z = double{row[2 * lanes + j]} - middle[2];
+      squares[j] = std::max(squares[j], x * x + y * y + z * z);
+    }
+  });
+  const double farthest = *std::max_element(squares, squares + kStride);
+  const double scale = farthest > 0 ? 1 / std::sqrt(farthest) : 1;
+  each_group([&](float* row, std::size_t count) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      for (std::size_t j = 0; j < count; ++j) {
+        row[c * lanes + j] = static_cast<float>((double{row[c * lanes + j]} - middle[c]) * scale);
+      }
+    }
+  });
 }
 
 void Model::predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads,

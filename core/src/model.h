@@ -58,6 +58,7 @@ class Model {
   void check_golden() const;
   void plan_passes();
   Cloud arrange(const float* numbers, std::size_t points, bool raw) const;
+  void normalize(Cloud& cloud) const;
   void run(const float* numbers, std::size_t points, bool raw, unsigned threads, float* logits,
            std::vector<Value>* trace) const;
   void run_pass(const Pass& pass, const Cloud& cloud, State& state, unsigned threads) const;

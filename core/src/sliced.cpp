@@ -23,7 +23,7 @@
 //     majority(S_j ^ p, a_2j ^ c_2j, a_2j+1 ^ c_2j+1)
 //
 // which `carries` writes once a block, at place 4 p + 2 c_2j + c_2j+1 of the eight of pair j. An output is then K / 2
-// look-ups, whose places are worked out here, when a model is loaded. Where K is odd the last pair's second input is a
+// look-ups, whose places are worked out here, when a model is loaded, and kept times 8, which a processor scales for free. Where K is odd the last pair's second input is a
 // slice of zeros that is not complemented: a disagreement.
 #include "sliced.h"
 
@@ -31,20 +31,20 @@
 
 namespace bipointnet {
 
-SlicedLayer::SlicedLayer(const std::vector<std::uint64_t>& bits, const std::vector<int>& threshold, int inputs,
-                         int lanes)
+SlicedLayer::SlicedLayer(const std::vector<std::uint64_t>& bits, const std::vector<int>& threshold, int inputs)
     : inputs_(inputs), outputs_(static_cast<int>(threshold.size())), pairs_((inputs + 1) / 2), levels_(1) {
   while ((1 << levels_) < inputs) ++levels_;
   const std::size_t outputs = threshold.size(), pairs = static_cast<std::size_t>(pairs_);
   const std::size_t width = words_for(static_cast<std::size_t>(inputs));
   offsets_.resize(outputs * pairs);
   preload_.resize(outputs);
-  constant_.resize(outputs, kVaries);
+  varies_.resize(words_for(outputs));
+  always_.resize(words_for(outputs));
   for (std::size_t m = 0; m < outputs; ++m) {
-    if (threshold[m] <= 0 || threshold[m] > inputs) {
-      constant_[m] = threshold[m] <= 0 ? kAlways : kNever;
-      continue;
-    }
+    const std::uint64_t bit = std::uint64_t{1} << m % 64;
+    if (threshold[m] <= 0) always_[m / 64] |= bit;
+    if (threshold[m] <= 0 || threshold[m] > inputs) continue;
+    varies_[m / 64] |= bit;
     const unsigned start = (1u << levels_) - static_cast<unsigned>(threshold[m]);
     preload_[m] = start >> 1;
     unsigned parity = start & 1;
@@ -53,14 +53,15 @@ SlicedLayer::SlicedLayer(const std::vector<std::uint64_t>& bits, const std::vect
     };
     for (std::size_t j = 0; j < pairs; ++j) {
       const unsigned a = complement(2 * j), b = complement(2 * j + 1);
-      offsets_[m * pairs + j] = static_cast<std::uint16_t>((4 * parity + 2 * a + b) * static_cast<unsigned>(lanes / 8));
+      offsets_[m * pairs + j] = static_cast<std::uint8_t>(8 * (4 * parity + 2 * a + b));
       parity ^= a ^ b;
     }
   }
 }
 
 Sliced SlicedLayer::view() const {
-  return {inputs_, outputs_, pairs_, levels_, offsets_.data(), preload_.data(), constant_.data()};
+  return {inputs_, outputs_, pairs_, levels_, offsets_.data(), preload_.data(),
+          varies_.data(), always_.data()};
 }
 
 }  // namespace bipointnet

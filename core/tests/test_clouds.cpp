@@ -218,6 +218,16 @@ void every_type_in_every_layout_comes_back() {
   }
 }
 
+// A first byte of 10 is a number behind "end_header\r" where lines end with \r, and behind \r\n or \n.
+void a_first_byte_like_a_line_end_is_a_number() {
+  PlyWriter writer("binary_little_endian");
+  for (const double value : {10, 13, 10}) writer.number(type_named("uchar"), value);
+  for (const char* end : {"\n", "\r\n", "\r"}) {
+    const char* vertex = "element vertex 1\nproperty uchar x\nproperty uchar y\nproperty uchar z\n";
+    CHECK((parsed(parse_ply, writer.file(vertex, end)) == Numbers{10, 13, 10}));
+  }
+}
+
 // Properties in an odd order, lists, and elements around the vertices.
 std::string rich_file(const std::string& layout) {
   PlyWriter writer(layout);
@@ -471,6 +481,7 @@ int main() {
   a_bad_text_is_told_with_its_line();
   raw_floats_come_back();
   every_type_in_every_layout_comes_back();
+  a_first_byte_like_a_line_end_is_a_number();
   lists_order_and_other_elements_do_not_matter();
   a_file_cut_anywhere_is_refused();
   changed_bytes_never_crash();

@@ -56,7 +56,7 @@ void check_bilinear(const Kernels& kernels, int inputs, int outputs) {
     threshold.push_back(m % 3 == 0 ? static_cast<int>(rng() % static_cast<unsigned>(spread)) - 1
                                    : inputs / 2 - 3 + static_cast<int>(rng() % static_cast<unsigned>(spread)));
   }
-  const SlicedLayer sliced(weight, threshold, inputs, lanes);
+  const SlicedLayer sliced(weight, threshold, inputs);
   Aligned<std::uint64_t> slices(at(inputs * words)), table(at((inputs + 1) / 2 * kEntries * words));
   Aligned<std::uint64_t> out(at(outputs * words)), mask(at(words));
   for (std::uint64_t& word : slices) word = rng();

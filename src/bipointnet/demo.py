@@ -1,4 +1,5 @@
-"""The tour: a 1-bit PointNet, its float twin and the naive 1-bit network, trained on built-in shapes in minutes."""
+"""The tour: a 1-bit PointNet, its float twin and the naive 1-bit network, trained on built-in shapes in minutes; then
+the first one packed, checked and raced."""
 
 import multiprocessing
 import time
@@ -11,15 +12,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from bipointnet import checkpoint, report
+from bipointnet import checkpoint, pack, report, runtime
+from bipointnet.bench import bench
 from bipointnet.config import Config
 from bipointnet.data import open_dataset
 from bipointnet.data.dataset import PointClouds
 from bipointnet.nn import deployed_bytes
 from bipointnet.tasks import Judgement, judge
 from bipointnet.train import Moment, Row, train
+from bipointnet.verify import verify
 
 POINTS = 128
+VERIFIED, RACED = 50, 50  # test clouds compared value by value; rounds of the race
 LENGTH: dict[str, Any] = {"points": POINTS, "epochs": 18, "batch": 32, "device": "cpu"}
 QUICKLY: dict[str, Any] = {**LENGTH, "lr": 0.01, "warmup": 1.0, "clip": 1.0, "label_smoothing": 0.1}
 # The naive network is trained for as long as the others, but as in the paper. A clipped gradient keeps it from its
@@ -104,3 +108,24 @@ def demo(folder: Path, watch: Callable[[str, Moment], None]) -> list[Contestant]
     contestants = [contestant(name, figures[name], data, folders[name]) for name in NETWORKS]
     draw(folder / "demo.png", data, contestants)
     return contestants
+
+
+def ship(folder: Path, one_bit: Contestant, watch: Callable[[int, int], None]) -> dict[str, Any]:
+    """Pack a network into FOLDER/demo.bpn, verify it, ask it about the held-out shapes, and race it."""
+    data = open_dataset("shapes", POINTS)
+    clouds = data.test.points[:, : one_bit.figures["points"]]  # (M, P, 3)
+    path = folder / "demo.bpn"
+    pack.export_run(one_bit.run, path)
+    verified = verify(path, data=clouds[:VERIFIED], run=one_bit.run, watch=watch)
+    said = runtime.load(path).predict(clouds)
+    return {
+        "file": str(path),
+        "verify": verified,
+        "clouds": len(clouds),
+        "accuracy": 100 * float((said.labels == data.test.labels).mean()),
+        "as_torch": int((said.labels == one_bit.judgement.probabilities.argmax(axis=1)).sum()),
+        "truth": data.classes[data.test.labels[0]],
+        "name": said.names[0],
+        "probability": float(said.probabilities[0].max()),
+        "bench": bench(path, rounds=RACED, watch=watch),
+    }

@@ -1,0 +1,265 @@
+// bipointnet-run: names the clouds in files with a packed model. For boards without Python.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bipointnet.h"
+#include "clouds.h"
+
+namespace {
+
+constexpr int kExitError = 2;
+constexpr unsigned kMostThreads = 1024;
+
+constexpr const char* kUsage = "bipointnet-run MODEL FILE... [--top K] [--threads N] [--raw] [--json]";
+constexpr const char* kHelp =
+    "\n"
+    "Names the cloud in each FILE with the packed model MODEL.\n"
+    "\n"
+    "  FILE         text (.xyz .txt .csv .pts), PLY (.ply) or little-endian float32\n"
+    "               (.f32 .bin .raw); - is text from standard input. All points are\n"
+    "               taken; those of a mesh are its vertices.\n"
+    "  --top K      the K most probable classes, each on a line (1)\n"
+    "  --threads N  threads that share the points of a cloud (1)\n"
+    "  --raw        take the numbers as they are, without normalising the cloud\n"
+    "  --json       print a JSON array\n"
+    "  --help       print this\n"
+    "  --version    print the version and the instruction set in use\n"
+    "\n"
+    "Ends with 0, or with 2 after one sentence on standard error.\n";
+
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Options {
+  std::vector<std::string> names;  // MODEL FILE...
+  std::size_t top = 1;
+  unsigned threads = 1;
+  bool raw = false, json = false, help = false, version = false;
+};
+
+struct Guess {
+  std::string label;
+  double probability;
+};
+
+struct Answer {
+  std::string file;
+  std::size_t points;
+  std::vector<Guess> guesses;  // the most probable first
+};
+
+unsigned number_option(const std::string& name, std::string_view text, unsigned most) {
+  unsigned number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1 || number > most) {
+    throw Error(name + " is '" + std::string(text) + "', expected a whole number from 1 to " + std::to_string(most));
+  }
+  return number;
+}
+
+Options parse_options(const std::vector<std::string>& arguments) {
+  Options options;
+  bool names_only = false;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (names_only || argument == "-" || argument.empty() || argument[0] != '-') {
+      options.names.push_back(argument);
+      continue;
+    }
+    const std::size_t equals = argument.find('=');
+    const std::string name = argument.substr(0, equals);
+    if (name == "--top" || name == "--threads") {
+      if (equals == std::string::npos && ++i == arguments.size()) throw Error(name + " comes last, expected a number");
+      const std::string text = equals == std::string::npos ? arguments[i] : argument.substr(equals + 1);
+      if (name == "--top") options.top = number_option(name, text, 1000000);
+      if (name == "--threads") options.threads = number_option(name, text, kMostThreads);
+    } else if (argument == "--") {
+      names_only = true;
+    } else if (argument == "--raw") {
+      options.raw = true;
+    } else if (argument == "--json") {
+      options.json = true;
+    } else if (argument == "--help" || argument == "-h") {
+      options.help = true;
+    } else if (argument == "--version") {
+      options.version = true;
+    } else {
+      throw Error("the option '" + argument + "' is unknown, expected one of --help");
+    }
+  }
+  return options;
+}
+
+// Bytes of the UTF-8 character that `text` begins with; 0 where it begins with none.
+std::size_t character_length(std::string_view text) {
+  const auto byte = [text](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(0), second = byte(1);
+  if (first < 0x80) return 1;
+  const std::size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  // Longer than needed, halves of UTF-16 pairs, past U+10FFFF.
+  const bool no_character = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
+                            (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
+  return no_character ? 0 : length;
+}
+
+// A file's name may be any bytes; those that are no UTF-8 become U+FFFD.
+std::string json_string(std::string_view text) {
+  std::string json = "\"";
+  while (!text.empty()) {
+    const std::size_t length = character_length(text);
+    const auto first = static_cast<unsigned char>(text[0]);
+    if (length == 0) {
+      json += "\\ufffd";
+    } else if (first < 0x20 || first == 0x7F) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", unsigned{first});
+      json += escape;
+    } else {
+      if (first == '"' || first == '\\') json += '\\';
+      json += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return json + '"';
+}
+
+// One line of a terminal: a name cannot end it or steer the terminal.
+std::string plain(std::string text) {
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) c = '?';
+  }
+  return text;
+}
+
+std::string guess_json(const Guess& guess) {
+  char probability[32];
+  std::snprintf(probability, sizeof probability, "%.9g", guess.probability);
+  return "\"label\": " + json_string(guess.label) + ", \"probability\": " + probability;
+}
+
+std::string answer_json(const Answer& answer, bool top) {
+  std::string json = "  {\"file\": " + json_string(answer.file) + ", " + guess_json(answer.guesses[0]) +
+                     ", \"points\": " + std::to_string(answer.points);
+  if (top) {
+    std::string list;
+    for (const Guess& guess : answer.guesses) list += (list.empty() ? "{" : ", {") + guess_json(guess) + "}";
+    json += ", \"top\": [" + list + "]";
+  }
+  return json + "}";
+}
+
+std::string answer_text(const Answer& answer) {
+  std::string text;
+  for (const Guess& guess : answer.guesses) {
+    char percent[32];
+    std::snprintf(percent, sizeof percent, "%.1f %%", 100 * guess.probability);
+    text += plain(answer.file) + "  " + plain(guess.label) + "  " + percent + "\n";
+  }
+  return text;
+}
+
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw Error("standard output cannot be written, expected a terminal, a file or a pipe that is open");
+  }
+}
+
+using Model = std::unique_ptr<bipointnet_model, void (*)(bipointnet_model*)>;
+
+Model load(const std::string& path) {
+  bipointnet_model* model = nullptr;
+  if (bipointnet_load(path.c_str(), &model) != BIPOINTNET_OK) throw Error(bipointnet_error());
+  return Model(model, bipointnet_free);
+}
+
+// The `top` most probable classes.
+std::vector<Guess> guesses_of(const bipointnet_model* model, const std::vector<float>& logits, std::size_t top) {
+  std::vector<std::size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
+  std::vector<double> weights;
+  for (const std::size_t index : order) weights.push_back(std::exp(double{logits[index]} - double{logits[order[0]]}));
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<Guess> guesses;
+  for (std::size_t i = 0; i < std::min(top, order.size()); ++i) {
+    guesses.push_back({bipointnet_class_name(model, order[i]), weights[i] / sum});
+  }
+  return guesses;
+}
+
+Answer answer_of(const bipointnet_model* model, const std::string& file, const Options& options) {
+  const std::size_t channels = bipointnet_channels(model);
+  const std::vector<float> cloud = bipointnet::read_cloud(file, channels, !options.raw);
+  const std::size_t points = cloud.size() / channels;
+  std::vector<float> logits(bipointnet_classes(model));
+  const int raw = options.raw ? 1 : 0;
+  if (bipointnet_predict(model, cloud.data(), 1, points, raw, options.threads, logits.data()) != BIPOINTNET_OK) {
+    throw Error(file + ": " + bipointnet_error());
+  }
+  if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) {
+    throw Error(file + ": the model's answer is not finite, expected coordinates of ordinary size");
+  }
+  return {file, points, guesses_of(model, logits, options.top)};
+}
+
+void answer_all(const Options& options) {
+  if (options.names.size() < 2) {
+    const std::string found = options.names.empty() ? "no MODEL and no FILE" : "no FILE";
+    throw Error(found + " on the command line, expected " + kUsage);
+  }
+  const Model model = load(options.names[0]);
+  std::string json;
+  for (std::size_t i = 1; i < options.names.size(); ++i) {
+    const Answer answer = answer_of(model.get(), options.names[i], options);
+    if (options.json) {
+      json += (json.empty() ? "" : ",\n") + answer_json(answer, options.top > 1);
+    } else {
+      print(answer_text(answer));
+    }
+  }
+  if (options.json) print("[\n" + json + "\n]\n");
+}
+
+void run(const std::vector<std::string>& arguments) {
+  const Options options = parse_options(arguments);
+  if (options.help) {
+    print(std::string("usage: ") + kUsage + "\n" + kHelp);
+  } else if (options.version) {
+    const char* isa = bipointnet_isa();
+    if (isa == nullptr) throw Error(bipointnet_error());
+    print(std::string("bipointnet-run ") + bipointnet_version() + " (" + isa + ")\n");
+  } else {
+    answer_all(options);
+  }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  std::string error;
+  try {
+    run({arguments + std::min(count, 1), arguments + count});
+    return 0;
+  } catch (const std::bad_alloc&) {
+    error = "not enough memory, expected more than the clouds and the model take";
+  } catch (const std::exception& thrown) {
+    error = thrown.what();
+  }
+  std::fprintf(stderr, "error: %s\n", plain(error).c_str());
+  return kExitError;
+}

@@ -1,0 +1,259 @@
+"""Whether a packed model computes what it should, value by value.
+
+1. The golden vector in the file: checked by the core when it loads, on every instruction set.
+2. The numpy oracle (`reference`) against the portable core: the value after every operation, bit for bit.
+3. Every instruction set of this machine against the portable core: the same values, and the logits, also of normalised
+   clouds and shared by threads, bit for bit.
+4. Given the run that was exported: PyTorch in float64 against the portable core. The core sums floats in float32, so a
+   sign may differ where the float lies within rounding of zero. How far rounding can carry each float is bounded by
+   running error analysis (`rounding`); a bit that differs by more, or behind no float at all, is an error.
+
+Clouds are made up, of awkward sizes, and taken from a test split where one is given.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bipointnet import _core, reference
+from bipointnet.clouds import normalize
+from bipointnet.errors import UserError
+from bipointnet.runtime import Model, is_packed, load
+
+SIZES = (1, 2, 63, 511, 512, 513, 5000)
+MOST_FOR_ORACLE = 32  # test clouds that the oracle sees: it is slow
+MOST_DIFFERENCES = 20
+EPSILON = float(np.finfo(np.float32).eps)
+TIE = 1e-9  # of the largest value: how near zero float64 itself cannot tell the sign
+Watch = Callable[[int, int], None]
+
+
+class Tally:
+    """How many values were compared, how many differ, and where the first of these are."""
+
+    def __init__(self) -> None:
+        self.values = self.different = 0
+        self.places: list[str] = []
+
+    def compare(self, place: str, found: np.ndarray, expected: np.ndarray) -> None:
+        """Count the values that are not the same bits."""
+        self.values += expected.size
+        if found.shape != expected.shape:
+            self._note(f"{place}: shape {found.shape}, expected {expected.shape}", expected.size)
+            return
+        if found.dtype == np.float32:
+            found, expected = found.view(np.uint32), expected.astype(np.float32).view(np.uint32)
+        wrong = int((found != expected).sum())
+        if wrong:
+            self._note(f"{place}: {wrong} of {expected.size} values differ", wrong)
+
+    def _note(self, place: str, count: int) -> None:
+        self.different += count
+        if len(self.places) < MOST_DIFFERENCES:
+            self.places.append(place)
+
+    def facts(self) -> dict[str, Any]:
+        return {"values": self.values, "different": self.different, "places": self.places}
+
+
+def made_up_clouds(channels: int) -> list[np.ndarray]:
+    """A cloud (N, C) of each size in SIZES, normalised; some points of the larger ones occur twice."""
+    rng = np.random.default_rng(0)
+    clouds = [rng.standard_normal((n, channels), np.float32) for n in SIZES]
+    for cloud in clouds:
+        cloud[len(cloud) // 2 : len(cloud) // 2 + len(cloud) // 8] = cloud[: len(cloud) // 8]
+    return [np.ascontiguousarray(normalize(cloud), np.float32) for cloud in clouds]
+
+
+def verify(
+    path: str | Path,
+    *,
+    data: np.ndarray | None = None,
+    run: str | Path | None = None,
+    watch: Watch = lambda done, of: None,
+) -> dict[str, Any]:
+    """Compare all that can be compared; what --json prints. "ok" says whether all is well.
+
+    Args:
+        path: the packed model.
+        data: clouds (M, P, C) float32, in addition to the made-up ones.
+        run: the run folder or checkpoint that was exported; needs PyTorch.
+        watch: called after every cloud with how many are done, and of how many.
+    """
+    path = Path(path)
+    models = {name: load(path, name) for name in _core.isas()}
+    portable = models.pop("portable")
+    packed = reference.read(path)
+    clouds = [(f"made-up cloud of {len(cloud)}", cloud) for cloud in made_up_clouds(portable.channels)]
+    with_oracle = len(clouds) + MOST_FOR_ORACLE
+    if data is not None:
+        clouds += [
+            (f"test cloud {i}", np.ascontiguousarray(normalize(cloud), np.float32)) for i, cloud in enumerate(data)
+        ]
+    oracle, isas = Tally(), {name: Tally() for name in models}
+    torch_reference = None if run is None else TorchReference(Path(run), portable, packed)
+    for i, (name, cloud) in enumerate(clouds):
+        values = portable.trace(cloud, normalize=False)
+        if i < with_oracle:
+            _compare_values(oracle, name, reference.run_program(packed, cloud, raw=True)[1], values, packed)
+        logits = _all_logits(portable, cloud, 1)
+        oracle.compare(f"{name}, logits without trace", logits[0], values[-1])
+        for isa, model in models.items():
+            _compare_values(isas[isa], name, model.trace(cloud, normalize=False), values, packed)
+            isas[isa].compare(f"{name}, logits", _all_logits(model, cloud, 2), logits)
+        if torch_reference is not None:
+            torch_reference.compare(name, cloud, values)
+        watch(i + 1, len(clouds))
+    report = {
+        "model": portable.manifest["model"],
+        "clouds": len(clouds),
+        "golden": {"isas": [*models, "portable"], "tolerance": portable.manifest["golden"]["tolerance"]},
+        "oracle": {"clouds": min(with_oracle, len(clouds)), **oracle.facts()},
+        "isas": {name: tally.facts() for name, tally in isas.items()},
+        "torch": None if torch_reference is None else torch_reference.facts(),
+    }
+    tallies = [report["oracle"], *report["isas"].values()]
+    report["ok"] = not any(tally["different"] for tally in tallies) and (
+        torch_reference is None or torch_reference.unexplained == 0
+    )
+    return report
+
+
+def _all_logits(model: Model, cloud: np.ndarray, threads: int) -> np.ndarray:
+    """(2, classes): of the cloud as it is, and normalised."""
+    return np.stack([model.logits(cloud, normalize=n, threads=threads) for n in (False, True)])
+
+
+def _compare_values(
+    tally: Tally, name: str, found: Iterable[np.ndarray], expected: list[np.ndarray], packed: reference.Packed
+) -> None:
+    for i, (f, e, op) in enumerate(zip(found, expected, packed.manifest["program"], strict=True)):
+        tally.compare(f"{name}, operation {i} ({op['op']})", f.astype(np.uint8) if f.dtype == bool else f, e)
+
+
+def rounding(packed: reference.Packed, values: list[np.ndarray]) -> list[np.ndarray]:
+    """How far each value of a trace may be from the same in exact arithmetic, given that all bits are right.
+
+    A sum of K products in float32, of weights rounded to float32, is off by at most (K + 3) EPSILON / 2 of the sum of
+    absolute values; EPSILON is taken whole. Errors of the inputs come through by the absolute weights. Bits: zeros.
+    """
+    errors: list[np.ndarray] = []
+    matrices: list[int] = []
+    for i, op in enumerate(packed.manifest["program"]):
+        u, e = (np.abs(values[i - 1]), errors[-1]) if i else (values[0], values[0])
+        if op["op"] == "dense":
+            weight = np.abs(packed.tensors[f"{i}.weight"].astype(np.float64))  # (M, K)
+            size = u @ weight.T + np.abs(packed.tensors[f"{i}.bias"])
+            error = e @ weight.T + (weight.shape[1] + 3) * EPSILON * size
+        elif op["op"] == "transform":
+            at = matrices[op["matrix"]]
+            matrix, off = np.abs(values[at]).astype(np.float64), errors[at]  # (D, D)
+            d = len(matrix)
+            turned = e[:, :d] @ matrix + (u[:, :d] + e[:, :d]) @ off + (d + 3) * EPSILON * (u[:, :d] @ matrix)
+            error = np.concatenate([turned, e[:, d:]], axis=1)
+        elif op["op"] == "bilinear_float":
+            a, b = np.abs(packed.tensors[f"{i}.line"].astype(np.float64)).T
+            error = 3 * EPSILON * (a * len(u) + b)
+        elif op["op"] == "pool":
+            error = e.max(axis=0) if op["pool"] == "max" else e.mean(axis=0) + EPSILON * u.mean(axis=0)
+        elif op["op"] == "matrix":
+            matrices.append(i)
+            error = e.reshape(values[i].shape) + EPSILON * np.abs(values[i])
+        else:
+            error = np.zeros(values[i].shape)
+        errors.append(error)
+    return errors
+
+
+class TorchReference:
+    """The network that was exported, in float64, and how often the core's bits and labels are others."""
+
+    def __init__(self, run: Path, model: Model, packed: reference.Packed) -> None:
+        import torch
+
+        from bipointnet import checkpoint
+        from bipointnet.nn import BinaryLinear, PooledLayer
+
+        if is_packed(run):
+            raise UserError(
+                f"{run}: a packed model where its run is expected; name the run folder it was exported from"
+            )
+        self.network, facts = checkpoint.load_model(run)
+        self.packed, self.inputs = packed, []
+        if (facts["classes"], facts["channels"]) != (model.classes, model.channels):
+            raise UserError(
+                f"{run}: a network for {len(facts['classes'])} classes and {facts['channels']} numbers a point; the "
+                f"packed one has {len(model.classes)} and {model.channels}; name the run it was exported from"
+            )
+        last = packed.tensors.get(f"{len(packed.manifest['program']) - 1}.weight")
+        if last is not None and last.dtype == np.float16:  # what the packed network rounded, this one holds rounded
+            network: Any = self.network
+            network.last.weight.data = network.last.weight.data.half().float()
+        self.network.double()
+        for module in self.network.modules():
+            if isinstance(module, PooledLayer):
+                module.fused = False  # else its linear layer's hook is passed by
+            if isinstance(module, BinaryLinear):
+                module.register_forward_pre_hook(lambda _, inputs: self.inputs.append(inputs[0][0].numpy()))
+        self._no_grad, self._tensor = torch.no_grad, torch.from_numpy
+        self.readers = [i for i, op in enumerate(packed.manifest["program"]) if op["op"].startswith("bilinear")]
+        self.clouds = self.bits = self.different = self.near_zero = self.labels_different = self.unexplained = 0
+        self.places: list[str] = []
+
+    def compare(self, name: str, cloud: np.ndarray, values: list[np.ndarray]) -> None:
+        """Hold the core's trace of a cloud (N, C) against the network's own values."""
+        self.inputs.clear()
+        with self._no_grad():
+            logits = self.network(self._tensor(cloud)[None].double()).logits[0].numpy()
+        if [x.shape for x in self.inputs] != [values[i - 1].shape for i in self.readers]:
+            raise UserError("the run's layers are not those of the packed model; name the run it was exported from")
+        errors = rounding(self.packed, values)
+        suspects = np.zeros(len(cloud), bool)  # points with a bit that differs: what follows from them may differ too
+        suspect = False  # the same for the whole cloud
+        for i, x in zip(self.readers, self.inputs, strict=True):
+            wrong = (x >= 0) != values[i - 1].astype(bool)
+            if x.ndim == 2:
+                self._compare_bits(name, i - 1, x, wrong & ~suspects[:, None] & (not suspect), errors)
+                suspects |= wrong.any(axis=1)
+            else:
+                self._compare_bits(name, i - 1, x, wrong & (not (suspect or suspects.any())), errors)
+                suspect |= bool(wrong.any())
+                suspects[:] = False
+            self.bits += x.size
+            self.different += int(wrong.sum())
+        self._compare_label(name, logits, values[-1], errors[-1], suspect)
+
+    def _compare_bits(self, name: str, at: int, x: np.ndarray, wrong: np.ndarray, errors: list[np.ndarray]) -> None:
+        """Judge the bits of operation `at` that differ with nothing before them to blame; x: the network's floats."""
+        if not wrong.any():
+            return
+        op = self.packed.manifest["program"][at]["op"]
+        slack = errors[at - 1] if op == "sign" else np.zeros(x.shape)
+        far = int((wrong & (np.abs(x) > np.maximum(slack, TIE * np.abs(x).max()))).sum())
+        self.near_zero += int(wrong.sum()) - far
+        if far:
+            self._unexplained(f"{name}, operation {at} ({op}): {far} bits", far)
+
+    def _compare_label(
+        self, name: str, logits: np.ndarray, found: np.ndarray, error: np.ndarray, suspect: bool
+    ) -> None:
+        self.clouds += 1
+        best, other = int(logits.argmax()), int(found.argmax())
+        if best == other:
+            return
+        self.labels_different += 1
+        if not suspect and logits[best] - logits[other] > error[best] + error[other]:
+            self._unexplained(f"{name}: label {other}, PyTorch says {best}", 1)
+
+    def _unexplained(self, place: str, count: int) -> None:
+        self.unexplained += count
+        if len(self.places) < MOST_DIFFERENCES:
+            self.places.append(place)
+
+    def facts(self) -> dict[str, Any]:
+        """different: bits that differ, with those that follow from others. near_zero: those that do not, all within
+        rounding of their threshold. unexplained: bits and labels that should not differ."""
+        names = ("clouds", "bits", "different", "near_zero", "labels_different", "unexplained", "places")
+        return {name: getattr(self, name) for name in names}
