@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "metrics": set(),
     "config": {"errors"},
     "report": {"files"},
-    "pack": {"checkpoint", "errors", "files", "models", "nn", "reference"},
+    "pack": {"_core", "checkpoint", "errors", "files", "models", "nn", "reference"},
     "reference": {"clouds"},
     "runtime": {"_core", "errors"},
 }

@@ -552,3 +552,11 @@ def test_a_mean_pool_over_floats_is_summed_in_groups():
         sums = [s + g for s, g in zip(sums, group, strict=True)]
     assert reference.mean(x).tolist() == [float(np.float32(s / 130)) for s in sums]
     assert MeanPool()(torch.from_numpy(x)).allclose(torch.from_numpy(reference.mean(x)))
+
+
+@pytest.mark.parametrize(("options", "classes"), [({"channels": 2}, "abc"), ({"channels": 300}, "abc"), ({}, "ab\0")])
+def test_what_the_core_would_refuse_is_not_written(tmp_path, options, classes):
+    model = PointNet(3, linear=BinaryLinear.of(LSR()), pool=EntropyMax(), tnets=False, **options)
+    with pytest.raises(UserError, match="cannot be packed"):
+        pack.export(model, tmp_path / "x.bpn", classes=tuple(classes))
+    assert not list(tmp_path.iterdir())

@@ -26,12 +26,12 @@ typedef enum {
     BIPOINTNET_ERROR_MEMORY = 5
 } bipointnet_status;
 
-/* Read a packed model from a file, or from bytes, which may be freed afterwards. Frees nothing on failure. */
+/* Read a packed model from a file, or from bytes, which may be freed afterwards. On failure *model is NULL. */
 bipointnet_status bipointnet_load(const char *path, bipointnet_model **model);
 bipointnet_status bipointnet_load_bytes(const void *bytes, size_t size, bipointnet_model **model);
 void bipointnet_free(bipointnet_model *model);
 
-/* Facts of a model. The strings live as long as the model. */
+/* Facts of a model; 0 or NULL for no model. The strings live as long as the model. */
 size_t bipointnet_channels(const bipointnet_model *model);
 size_t bipointnet_classes(const bipointnet_model *model);
 const char *bipointnet_class_name(const bipointnet_model *model, size_t index); /* NULL past the last class */
@@ -39,7 +39,8 @@ const char *bipointnet_manifest(const bipointnet_model *model);                /
 
 /* Logits of `clouds` clouds of `points` points each: float32, cloud by cloud, point by point, `channels` numbers a
  * point, xyz first. `logits` takes clouds x classes numbers. raw: nonzero takes the numbers as they are; zero normalises
- * each cloud as the manifest says. threads: at least 1; more share the clouds, or the points of a single cloud. */
+ * each cloud as the manifest says. Numbers far from 0, like map coordinates, should be shifted near it before they
+ * become float32, or the shape is lost. threads: at least 1; more share the clouds, or the points of a single cloud. */
 bipointnet_status bipointnet_predict(const bipointnet_model *model, const float *cloud, size_t clouds, size_t points,
                                      int raw, unsigned threads, float *logits);
 

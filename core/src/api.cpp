@@ -76,8 +76,9 @@ void require(const void* pointer, const char* name) {
 
 bipointnet_status bipointnet_load(const char* path, bipointnet_model** model) {
   return guarded([&] {
-    require(path, "path");
     require(model, "model");
+    *model = nullptr;
+    require(path, "path");
     const std::vector<std::uint8_t> bytes = read_file(path);
     try {
       *model = make(bytes.data(), bytes.size());
@@ -89,8 +90,9 @@ bipointnet_status bipointnet_load(const char* path, bipointnet_model** model) {
 
 bipointnet_status bipointnet_load_bytes(const void* bytes, size_t size, bipointnet_model** model) {
   return guarded([&] {
-    require(bytes, "bytes");
     require(model, "model");
+    *model = nullptr;
+    require(bytes, "bytes");
     *model = make(static_cast<const std::uint8_t*>(bytes), size);
   });
 }
@@ -98,17 +100,20 @@ bipointnet_status bipointnet_load_bytes(const void* bytes, size_t size, bipointn
 void bipointnet_free(bipointnet_model* model) { delete model; }
 
 size_t bipointnet_channels(const bipointnet_model* model) {
-  return static_cast<size_t>(model->model.network().channels);
+  return model == nullptr ? 0 : static_cast<size_t>(model->model.network().channels);
 }
 
-size_t bipointnet_classes(const bipointnet_model* model) { return model->model.network().classes.size(); }
+size_t bipointnet_classes(const bipointnet_model* model) {
+  return model == nullptr ? 0 : model->model.network().classes.size();
+}
 
 const char* bipointnet_class_name(const bipointnet_model* model, size_t index) {
-  const std::vector<std::string>& classes = model->model.network().classes;
-  return index < classes.size() ? classes[index].c_str() : nullptr;
+  return index < bipointnet_classes(model) ? model->model.network().classes[index].c_str() : nullptr;
 }
 
-const char* bipointnet_manifest(const bipointnet_model* model) { return model->model.network().manifest.c_str(); }
+const char* bipointnet_manifest(const bipointnet_model* model) {
+  return model == nullptr ? nullptr : model->model.network().manifest.c_str();
+}
 
 bipointnet_status bipointnet_predict(const bipointnet_model* model, const float* cloud, size_t clouds, size_t points,
                                      int raw, unsigned threads, float* logits) {

@@ -19,6 +19,7 @@ class CodeSet {
   void clear(std::size_t most);
   void insert(std::uint64_t code);
   const std::vector<std::uint64_t>& codes() const { return codes_; }
+  std::size_t room() const { return places_.size(); }
 
  private:
   std::vector<std::uint64_t> codes_;   // in the order of their first appearance

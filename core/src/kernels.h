@@ -9,16 +9,17 @@
 
 namespace bipointnet {
 
-// A bilinear layer, prepared for slices by `slice` in sliced.cpp, where its arithmetic is explained.
+// A bilinear layer, prepared for slices in sliced.cpp, where its arithmetic is explained.
 struct Sliced {
   int inputs;
   int outputs;
-  int pairs;                     // ceil(inputs / 2)
-  int levels;                    // bits of the counter
-  const std::uint8_t* offsets;   // outputs x pairs: which of a pair's eight entries is the carry, times 8
-  const std::uint32_t* preload;  // outputs: what the counter starts with
-  const std::uint64_t* varies;   // a bit an output: whether it depends on the inputs
-  const std::uint64_t* always;   // a bit an output: whether it fires whatever they are
+  int pairs;                       // ceil(inputs / 2)
+  int levels;                      // bits of the counter
+  const std::uint8_t* offsets[2];  // outputs x pairs: which of a pair's eight entries is the carry, times 8; for an even
+                                   // and for an odd start
+  const std::uint32_t* start;      // outputs: what counting starts with
+  const std::uint64_t* varies;     // a bit an output: whether it depends on the inputs
+  const std::uint64_t* always;     // a bit an output: whether it fires whatever they are
 };
 
 constexpr int kMostLevels = 15;

@@ -22,13 +22,21 @@ inline float activate(float x, int act) {
   return x;
 }
 
-// One bit a number of [sum over k of weight[k] x[k] >= bound], for 64 points.
-inline std::uint64_t sign_word(const float* x, int inputs, const float* weight, float bound) {
+// One bit a point of [sum over k of weight[k] x[k] >= bound], for 64 points, whose sums do not wait for each other.
+inline __attribute__((always_inline)) std::uint64_t sign_word(const float* x, int inputs, const float* weight,
+                                                              float bound) {
+  constexpr int kGroups = 64 / Floats::kWidth;
+  Floats sums[kGroups];
+  for (int g = 0; g < kGroups; ++g) sums[g] = Floats::load(x + g * Floats::kWidth).mul(Floats::all(weight[0]));
+  for (int k = 1; k < inputs; ++k) {
+    const Floats w = Floats::all(weight[k]);
+    for (int g = 0; g < kGroups; ++g) {
+      sums[g] = sums[g].plus(Floats::load(x + k * kLanes + g * Floats::kWidth).mul(w));
+    }
+  }
   std::uint64_t word = 0;
-  for (int i = 0; i < 64; i += Floats::kWidth) {
-    Floats sum = Floats::load(x + i).mul(Floats::all(weight[0]));
-    for (int k = 1; k < inputs; ++k) sum = sum.plus(Floats::load(x + k * kLanes + i).mul(Floats::all(weight[k])));
-    word |= static_cast<std::uint64_t>(sum.at_least(Floats::all(bound))) << i;
+  for (int g = 0; g < kGroups; ++g) {
+    word |= static_cast<std::uint64_t>(sums[g].at_least(Floats::all(bound))) << (g * Floats::kWidth);
   }
   return word;
 }
@@ -96,9 +104,10 @@ inline Bits all(std::uint32_t bit) { return Bits::load(kAll[bit & 1]); }
 // The points of a block at which an output fires, the highest bit of its counter, for any number of pairs.
 inline Bits fires(const char* table, const Sliced& layer, int m) {
   constexpr int kLow = 4, kStep = 1 << kLow, kPairBytes = kEntries * kSliceBytes;
-  const std::uint8_t* offsets = layer.offsets + static_cast<long>(m) * layer.pairs;
+  const std::uint32_t start = layer.start[m];
+  const std::uint8_t* offsets = layer.offsets[start & 1] + static_cast<long>(m) * layer.pairs;
   Bits counter[kMostLevels];
-  for (int level = 0; level < layer.levels; ++level) counter[level] = all(layer.preload[m] >> level);
+  for (int level = 0; level < layer.levels; ++level) counter[level] = all(start >> (level + 1));
   int pair = 0;
   for (; pair + kStep <= layer.pairs; pair += kStep) {
     ripple(counter, kLow, layer.levels,
@@ -113,10 +122,10 @@ inline Bits fires(const char* table, const Sliced& layer, int m) {
 // The same for 2^L pairs, with the whole counter in registers. It has L + 1 bits, the highest of which takes one carry.
 template <int L>
 inline __attribute__((always_inline)) Bits fires_of(const char* table, const Sliced& layer, int m) {
-  const std::uint32_t preload = layer.preload[m];
+  const std::uint32_t start = layer.start[m];
   Bits counter[L];
-  for (int level = 0; level < L; ++level) counter[level] = all(preload >> level);
-  return all(preload >> L) ^ tree<L>(table, layer.offsets + (static_cast<long>(m) << L), counter);
+  for (int level = 0; level < L; ++level) counter[level] = all(start >> (level + 1));
+  return all(start >> (L + 1)) ^ tree<L>(table, layer.offsets[start & 1] + (static_cast<long>(m) << L), counter);
 }
 
 template <class Fires>

@@ -2,7 +2,7 @@
 //
 // A program is cut into passes over the points, each from `points` to the pool that ends it, and vector operations
 // between them. A pass goes through the cloud block by block, all of its operations on one block before the next, so
-// that nothing of the size of the cloud is ever stored but the cloud.
+// that nothing of the size of the cloud is ever stored but the cloud and, in large ones, the distinct codes of its points.
 #include "model.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <exception>
 #include <limits>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "codes.h"
@@ -19,6 +20,8 @@ namespace bipointnet {
 namespace {
 
 constexpr std::size_t kThresholdsKept = 8;
+constexpr std::size_t kScratchesKept = 64;
+constexpr std::size_t kCodesKept = std::size_t{1} << 17;
 constexpr std::size_t kMeanGroup = 64;
 constexpr std::size_t kStride = 8;
 constexpr float kLargest = std::numeric_limits<float>::max();
@@ -29,6 +32,13 @@ int activation_code(Activation activation) {
   return activation == Activation::relu ? 1 : activation == Activation::hardtanh ? 2 : 0;
 }
 
+void check_size(std::size_t points) {
+  if (points == 0) throw InputError("a cloud of 0 points, expected at least 1");
+  if (points > std::numeric_limits<std::uint32_t>::max()) {
+    throw InputError("a cloud of " + std::to_string(points) + " points, expected fewer than 2^32");
+  }
+}
+
 [[noreturn]] void refuse(const float* numbers, std::size_t points, std::size_t channels) {
   std::size_t i = 0;
   while (i + 1 < points * channels && std::isfinite(numbers[i])) ++i;
@@ -36,14 +46,20 @@ int activation_code(Activation activation) {
                    ", expected finite numbers");
 }
 
-// Calls work(worker, first, last) for even shares of [0, count), each in a thread of its own but the first.
+// Calls work(worker, first, last) for even shares of [0, count), each in a thread of its own but the first. Shares for
+// which no thread can be started are worked on by this one. `work` must not throw.
 template <class Work>
 void share(std::size_t count, std::size_t workers, const Work& work) {
+  const auto run = [&](std::size_t w) { work(w, count * w / workers, count * (w + 1) / workers); };
   std::vector<std::thread> threads;
-  for (std::size_t w = 1; w < workers; ++w) {
-    threads.emplace_back([&work, w, count, workers] { work(w, count * w / workers, count * (w + 1) / workers); });
+  threads.reserve(workers - 1);
+  std::size_t started = 1;
+  try {
+    for (; started < workers; ++started) threads.emplace_back(run, started);
+  } catch (const std::system_error&) {
   }
-  work(std::size_t{0}, std::size_t{0}, count / workers);
+  run(0);
+  for (std::size_t w = started; w < workers; ++w) run(w);
   for (std::thread& thread : threads) thread.join();
 }
 
@@ -51,7 +67,8 @@ void share(std::size_t count, std::size_t workers, const Work& work) {
 
 // What is worked out of a layer when the model is loaded.
 struct Model::Prepared {
-  std::unique_ptr<SlicedLayer> sliced;  // bilinear on points
+  std::unique_ptr<SlicedLayer> sliced;  // bilinear on points, and pools of bits by their maximum
+  Starts starts;                        // bilinear on points
   std::vector<float> bound;             // dense on points: -bias, what the sum is compared with
   std::vector<float> columns;           // dense on a vector: the weights transposed
 };
@@ -73,13 +90,13 @@ struct Model::State {
   std::vector<std::uint64_t> bits;
   std::vector<float> floats;
   std::vector<std::vector<float>> matrices;  // transposed
-  std::shared_ptr<const Thresholded> pools;  // the layers that pool, for this number of points
+  std::shared_ptr<const std::vector<Starts>> pools;  // of this number of points, by layer
   std::vector<Value>* trace = nullptr;
 };
 
 struct Model::Scratch {
   Aligned<float> floats, more_floats;
-  Aligned<std::uint64_t> bits, more_bits, table, mask;
+  Aligned<std::uint64_t> bits, table, mask;
   CodeSet codes;
 };
 
@@ -96,12 +113,13 @@ Model::Model(Network network, const Kernels& kernels) : network_(std::move(netwo
   for (std::size_t i = 0; i < network_.layers.size(); ++i) {
     const Layer& layer = network_.layers[i];
     Prepared& prepared = prepared_[i];
-    if (layer.on_points || layer.op == Op::points) {
-      widest_ = std::max({widest_, static_cast<std::size_t>(layer.inputs), static_cast<std::size_t>(layer.outputs)});
+    if (layer.on_points) widest_ = std::max(widest_, static_cast<std::size_t>(layer.inputs));
+    const bool pools = layer.op == Op::bilinear_pool && layer.pool == Pool::max;
+    if (layer.on_points && (layer.op == Op::bilinear || pools)) {
+      prepared.sliced = std::make_unique<SlicedLayer>(layer.bits, layer.inputs, layer.outputs);
     }
-    if (layer.op == Op::bilinear && layer.on_points) {
-      const std::vector<int> threshold(layer.threshold.begin(), layer.threshold.end());
-      prepared.sliced = std::make_unique<SlicedLayer>(layer.bits, threshold, layer.inputs);
+    if (layer.on_points && layer.op == Op::bilinear) {
+      prepared.starts = prepared.sliced->starts({layer.threshold.begin(), layer.threshold.end()});
     }
     if (layer.op == Op::dense && layer.on_points) {
       for (const float bias : layer.bias) prepared.bound.push_back(-bias);
@@ -154,24 +172,26 @@ void Model::check_golden() const {
   }
 }
 
-std::shared_ptr<const Model::Thresholded> Model::thresholds(std::size_t points) const {
+// Where the pools start counting, by layer. A robot's scans have another size each time, so this is kept cheap.
+std::shared_ptr<const std::vector<Starts>> Model::thresholds(std::size_t points) const {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& known : known_thresholds_) {
       if (known.first == points) return known.second;
     }
   }
-  auto made = std::make_shared<Thresholded>(network_.layers.size());
+  auto made = std::make_shared<std::vector<Starts>>(network_.layers.size());
   const double shift = delta(points);
   for (std::size_t i = 0; i < network_.layers.size(); ++i) {
     const Layer& layer = network_.layers[i];
     if (layer.op != Op::bilinear_pool || layer.pool != Pool::max) continue;
     std::vector<int> threshold;
+    threshold.reserve(layer.line.size() / 2);
     for (std::size_t m = 0; m < layer.line.size() / 2; ++m) {
       const double bound = std::ceil(layer.line[2 * m] + layer.line[2 * m + 1] * (layer.shifted ? shift : 0.0));
       threshold.push_back(static_cast<int>(std::min(std::max(bound, 0.0), layer.inputs + 1.0)));
     }
-    (*made)[i] = std::make_unique<SlicedLayer>(layer.bits, threshold, layer.inputs);
+    (*made)[i] = prepared_[i].sliced->starts(threshold);
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (known_thresholds_.size() == kThresholdsKept) known_thresholds_.erase(known_thresholds_.begin());
@@ -193,7 +213,6 @@ std::unique_ptr<Model::Scratch> Model::take_scratch() const {
   scratch->floats.resize(widest_ * lanes);
   scratch->more_floats.resize(widest_ * lanes);
   scratch->bits.resize(widest_ * lanes / 64);
-  scratch->more_bits.resize(widest_ * lanes / 64);
   scratch->table.resize((widest_ + 1) / 2 * kEntries * lanes / 64);
   scratch->mask.resize(lanes / 64);
   return scratch;
@@ -201,7 +220,7 @@ std::unique_ptr<Model::Scratch> Model::take_scratch() const {
 
 void Model::give_back(std::unique_ptr<Scratch> scratch) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  idle_.push_back(std::move(scratch));
+  if (idle_.size() < kScratchesKept && scratch->codes.room() <= kCodesKept) idle_.push_back(std::move(scratch));
 }
 
 Model::Cloud Model::arrange(const float* numbers, std::size_t points, bool raw) const {
@@ -268,10 +287,7 @@ void Model::normalize(Cloud& cloud) const {
 
 void Model::predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads,
                     float* logits) const {
-  if (points == 0) throw InputError("a cloud of 0 points, expected at least 1");
-  if (points > std::numeric_limits<std::uint32_t>::max()) {
-    throw InputError("a cloud of " + std::to_string(points) + " points, expected fewer than 2^32");
-  }
+  check_size(points);
   if (threads == 0) throw InputError("0 threads, expected at least 1");
   const std::size_t size = points * static_cast<std::size_t>(network_.channels), classes = network_.classes.size();
   if (clouds == 1) return run(numbers, points, raw, threads, logits, nullptr);
@@ -292,7 +308,7 @@ void Model::predict(const float* numbers, std::size_t clouds, std::size_t points
 }
 
 std::vector<Value> Model::trace(const float* numbers, std::size_t points, bool raw) const {
-  if (points == 0) throw InputError("a cloud of 0 points, expected at least 1");
+  check_size(points);
   std::vector<Value> values(network_.layers.size());
   std::vector<float> logits(network_.classes.size());
   run(numbers, points, raw, 1, logits.data(), &values);
@@ -331,6 +347,9 @@ void Model::run(const float* numbers, std::size_t points, bool raw, unsigned thr
     } else {
       value.numbers = state.floats;
     }
+  }
+  for (const float logit : state.floats) {
+    if (!std::isfinite(logit)) throw InputError("coordinates so large that the logits are not finite, expected smaller");
   }
   std::copy(state.floats.begin(), state.floats.end(), logits);
 }
@@ -468,16 +487,17 @@ void Model::run_block(std::size_t from, std::size_t to, const State& state, std:
       case Op::transform: {
         const std::vector<float>& matrix = state.matrices[static_cast<std::size_t>(layer.matrix)];
         const std::size_t size = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(matrix.size()))));
-        const std::vector<float> zero(size, 0.0f);
+        // Adding -0 changes nothing, not even the sign of a zero.
+        const std::vector<float> nothing(size, -0.0f);
         if (then_sign && size == inputs) {
-          kernels_.signs(scratch.floats.data(), layer.inputs, matrix.data(), zero.data(), layer.inputs,
+          kernels_.signs(scratch.floats.data(), layer.inputs, matrix.data(), nothing.data(), layer.inputs,
                          scratch.bits.data());
           if (state.trace == nullptr) {
             ++i;
             break;
           }
         }
-        kernels_.dense(scratch.floats.data(), static_cast<int>(size), matrix.data(), zero.data(),
+        kernels_.dense(scratch.floats.data(), static_cast<int>(size), matrix.data(), nothing.data(),
                        static_cast<int>(size), 0, scratch.more_floats.data());
         std::copy_n(scratch.more_floats.data(), size * lanes, scratch.floats.data());
         record_floats(i, scratch.floats.data(), outputs);
@@ -510,7 +530,7 @@ void Model::run_block(std::size_t from, std::size_t to, const State& state, std:
       }
       case Op::bilinear:
         kernels_.carries(scratch.bits.data(), layer.inputs, scratch.table.data());
-        kernels_.layer(scratch.table.data(), prepared_[i].sliced->view(), scratch.bits.data());
+        kernels_.layer(scratch.table.data(), prepared_[i].sliced->with(prepared_[i].starts), scratch.bits.data());
         record_bits(i, outputs);
         break;
       case Op::bilinear_pool:
@@ -521,7 +541,7 @@ void Model::run_block(std::size_t from, std::size_t to, const State& state, std:
         }
         if (layer.op == Op::bilinear_pool && layer.pool == Pool::max) {
           kernels_.carries(scratch.bits.data(), layer.inputs, scratch.table.data());
-          kernels_.pool(scratch.table.data(), (*state.pools)[i]->view(), scratch.mask.data(), pooled.fired.data());
+          kernels_.pool(scratch.table.data(), prepared_[i].sliced->with((*state.pools)[i]), scratch.mask.data(), pooled.fired.data());
         } else if (layer.op == Op::bilinear_pool) {
           for (std::size_t k = 0; k < inputs; ++k) {
             for (std::size_t word = 0; word < width; ++word) {

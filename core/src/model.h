@@ -53,7 +53,6 @@ class Model {
   struct State;
   struct Scratch;
   struct Pooled;
-  using Thresholded = std::vector<std::unique_ptr<SlicedLayer>>;
 
   void check_golden() const;
   void plan_passes();
@@ -69,7 +68,7 @@ class Model {
   void run_block(std::size_t from, std::size_t to, const State& state, std::size_t valid, Scratch& scratch,
                  Pooled& pooled) const;
   void run_vector(std::size_t index, State& state) const;
-  std::shared_ptr<const Thresholded> thresholds(std::size_t points) const;
+  std::shared_ptr<const std::vector<Starts>> thresholds(std::size_t points) const;
   std::unique_ptr<Scratch> take_scratch() const;
   void give_back(std::unique_ptr<Scratch> scratch) const;
 
@@ -80,7 +79,7 @@ class Model {
   std::size_t widest_ = 0;          // the most channels any value of points has
 
   mutable std::mutex mutex_;        // guards what follows
-  mutable std::vector<std::pair<std::size_t, std::shared_ptr<const Thresholded>>> known_thresholds_;
+  mutable std::vector<std::pair<std::size_t, std::shared_ptr<const std::vector<Starts>>>> known_thresholds_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;
 };
 

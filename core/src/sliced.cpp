@@ -23,7 +23,8 @@
 //     majority(S_j ^ p, a_2j ^ c_2j, a_2j+1 ^ c_2j+1)
 //
 // which `carries` writes once a block, at place 4 p + 2 c_2j + c_2j+1 of the eight of pair j. An output is then K / 2
-// look-ups, whose places are worked out here, when a model is loaded, and kept times 8, which a processor scales for free. Where K is odd the last pair's second input is a
+// look-ups, whose places are worked out here, when a model is loaded, for q = 0 and for q = 1: the threshold of a pool
+// changes with the number of points. They are kept times 8, which a processor scales for free. Where K is odd the last pair's second input is a
 // slice of zeros that is not complemented: a disagreement.
 #include "sliced.h"
 
@@ -31,37 +32,47 @@
 
 namespace bipointnet {
 
-SlicedLayer::SlicedLayer(const std::vector<std::uint64_t>& bits, const std::vector<int>& threshold, int inputs)
-    : inputs_(inputs), outputs_(static_cast<int>(threshold.size())), pairs_((inputs + 1) / 2), levels_(1) {
+SlicedLayer::SlicedLayer(const std::vector<std::uint64_t>& bits, int inputs, int outputs)
+    : inputs_(inputs), outputs_(outputs), pairs_((inputs + 1) / 2), levels_(1) {
   while ((1 << levels_) < inputs) ++levels_;
-  const std::size_t outputs = threshold.size(), pairs = static_cast<std::size_t>(pairs_);
-  const std::size_t width = words_for(static_cast<std::size_t>(inputs));
-  offsets_.resize(outputs * pairs);
-  preload_.resize(outputs);
-  varies_.resize(words_for(outputs));
-  always_.resize(words_for(outputs));
-  for (std::size_t m = 0; m < outputs; ++m) {
-    const std::uint64_t bit = std::uint64_t{1} << m % 64;
-    if (threshold[m] <= 0) always_[m / 64] |= bit;
-    if (threshold[m] <= 0 || threshold[m] > inputs) continue;
-    varies_[m / 64] |= bit;
-    const unsigned start = (1u << levels_) - static_cast<unsigned>(threshold[m]);
-    preload_[m] = start >> 1;
-    unsigned parity = start & 1;
-    const auto complement = [&](std::size_t k) {
-      return k < static_cast<std::size_t>(inputs) ? unsigned(~bits[m * width + k / 64] >> k % 64 & 1) : 0u;
-    };
-    for (std::size_t j = 0; j < pairs; ++j) {
-      const unsigned a = complement(2 * j), b = complement(2 * j + 1);
-      offsets_[m * pairs + j] = static_cast<std::uint8_t>(8 * (4 * parity + 2 * a + b));
-      parity ^= a ^ b;
+  const std::size_t pairs = static_cast<std::size_t>(pairs_), width = words_for(static_cast<std::size_t>(inputs));
+  for (unsigned odd = 0; odd < 2; ++odd) {
+    std::vector<std::uint8_t>& offsets = offsets_[odd];
+    offsets.resize(static_cast<std::size_t>(outputs) * pairs);
+    for (std::size_t m = 0; m < static_cast<std::size_t>(outputs); ++m) {
+      const auto complement = [&](std::size_t k) {
+        return k < static_cast<std::size_t>(inputs) ? unsigned(~bits[m * width + k / 64] >> k % 64 & 1) : 0u;
+      };
+      unsigned parity = odd;
+      for (std::size_t j = 0; j < pairs; ++j) {
+        const unsigned a = complement(2 * j), b = complement(2 * j + 1);
+        offsets[m * pairs + j] = static_cast<std::uint8_t>(8 * (4 * parity + 2 * a + b));
+        parity ^= a ^ b;
+      }
     }
   }
 }
 
-Sliced SlicedLayer::view() const {
-  return {inputs_, outputs_, pairs_, levels_, offsets_.data(), preload_.data(),
-          varies_.data(), always_.data()};
+Starts SlicedLayer::starts(const std::vector<int>& threshold) const {
+  Starts starts;
+  starts.start.resize(threshold.size());
+  starts.varies.resize(words_for(threshold.size()));
+  starts.always.resize(words_for(threshold.size()));
+  for (std::size_t m = 0; m < threshold.size(); ++m) {
+    const std::uint64_t bit = std::uint64_t{1} << m % 64;
+    if (threshold[m] <= 0) {
+      starts.always[m / 64] |= bit;
+    } else if (threshold[m] <= inputs_) {
+      starts.varies[m / 64] |= bit;
+      starts.start[m] = (1u << levels_) - static_cast<unsigned>(threshold[m]);
+    }
+  }
+  return starts;
+}
+
+Sliced SlicedLayer::with(const Starts& starts) const {
+  return {inputs_, outputs_, pairs_, levels_, {offsets_[0].data(), offsets_[1].data()}, starts.start.data(),
+          starts.varies.data(), starts.always.data()};
 }
 
 }  // namespace bipointnet

@@ -8,19 +8,27 @@
 
 namespace bipointnet {
 
-// The arrays behind a Sliced.
+// What follows from the thresholds of a layer: where counting starts.
+struct Starts {
+  std::vector<std::uint32_t> start;
+  std::vector<std::uint64_t> varies, always;
+};
+
+// What follows from its weights: which carries are looked up.
 class SlicedLayer {
  public:
-  // bits: outputs x words_for(inputs), 1 = +1; threshold: outputs.
-  SlicedLayer(const std::vector<std::uint64_t>& bits, const std::vector<int>& threshold, int inputs);
+  // bits: outputs x words_for(inputs), 1 = +1.
+  SlicedLayer(const std::vector<std::uint64_t>& bits, int inputs, int outputs);
 
-  Sliced view() const;
+  // threshold: outputs.
+  Starts starts(const std::vector<int>& threshold) const;
+
+  // The layer with its thresholds; both must outlive it.
+  Sliced with(const Starts& starts) const;
 
  private:
   int inputs_, outputs_, pairs_, levels_;
-  std::vector<std::uint8_t> offsets_;
-  std::vector<std::uint32_t> preload_;
-  std::vector<std::uint64_t> varies_, always_;
+  std::vector<std::uint8_t> offsets_[2];
 };
 
 }  // namespace bipointnet

@@ -19,7 +19,11 @@ static float *read_points(const char *path, size_t *points) {
     if (file == NULL) fail(path, "cannot be opened");
     float *cloud = NULL, x, y, z;
     size_t count = 0, room = 0;
-    while (fscanf(file, "%f %f %f", &x, &y, &z) == 3) {
+    char line[256], more;
+    while (fgets(line, sizeof line, file) != NULL) {
+        const int found = sscanf(line, "%f %f %f %c", &x, &y, &z, &more); /* a fourth one is something behind them */
+        if (found == EOF) continue; /* an empty line */
+        if (found != 3) fail(path, "a line that is not three numbers");
         if (count == room) { /* the array is full: double it */
             room = room == 0 ? 1024 : 2 * room;
             cloud = realloc(cloud, room * 3 * sizeof *cloud);
@@ -30,7 +34,7 @@ static float *read_points(const char *path, size_t *points) {
         cloud[3 * count + 2] = z;
         ++count;
     }
-    if (!feof(file)) fail(path, "a line that is not three numbers"); /* it ended the loop before the end of the file */
+    if (ferror(file)) fail(path, "cannot be read to its end");
     fclose(file);
     *points = count;
     return cloud;

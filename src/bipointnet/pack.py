@@ -44,7 +44,7 @@ import safetensors.numpy
 import torch
 from torch import Tensor, nn
 
-from bipointnet import checkpoint
+from bipointnet import _core, checkpoint
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.models import PointNet
@@ -56,7 +56,7 @@ from bipointnet.reference import Packed, golden_cloud, pack_bits, run_program
 
 FORMAT = 1
 WIDEST = 32766  # inputs or outputs of a layer: K + 1 must fit a 16-bit threshold
-LARGEST_MATRIX = 256
+LARGEST_MATRIX = 181  # its square is a width
 MOST_POINTS = 16384  # up to here every threshold T(delta(n)) is PyTorch's
 GOLDEN_SEEDS = 32
 CLEAR = 1e-5  # of a golden cloud: how far from 0, relative to the largest, floats should be whose signs are taken
@@ -85,6 +85,10 @@ def export(
         golden_points: points of the made-up cloud that is checked at load.
     """
     content = packed_bytes(model, tuple(classes), training or {}, normalize, last, golden_points)
+    try:
+        _core.Model(content, "portable")
+    except _core.FormatError as error:
+        raise UserError(f"the network cannot be packed: {error} (docs/format.md lists the limits)") from error
     write_beside(Path(path), content)
     return len(content)
 

@@ -69,7 +69,7 @@ class Model:
         self.classes: list[str] = list(core.classes)
         self.channels: int = core.channels
         self.isa: str = core.isa
-        self.manifest: dict[str, Any] = json.loads(core.manifest)
+        self.manifest: dict[str, Any] = json.loads(core.manifest, parse_int=_whole)
         self.bytes = len(data)
         self.tensors: dict[str, Tensor] = _tensors(data)
         self._centres = self.manifest["normalize"] == "sphere"
@@ -207,6 +207,11 @@ def peek(path: Path) -> dict[str, Any] | None:
 def is_packed(path: Path) -> bool:
     """Whether a file says that it is a packed model. `load` finds out whether it is one."""
     return "program" in (peek(path) or {})
+
+
+def _whole(digits: str) -> int | float:
+    """An integer of JSON; one of thousands of digits, which Python will not read, is as large as floats get."""
+    return int(digits) if len(digits) < 1000 else float(digits)
 
 
 def _tensors(data: bytes) -> dict[str, Tensor]:
