@@ -182,7 +182,7 @@ def demo(
     _print_verification(shipped["verify"])
     out.print(
         f"It names {shipped['as_torch']} of {shipped['clouds']} held-out shapes as PyTorch does: "
-        f"{shipped['accuracy']:.1f} % right. The first is a {shipped['truth']}; it says {shipped['name']}, "
+        f"{shipped['accuracy']:.1f} % right. The first shows {shipped['truth']}; it says {shipped['name']}, "
         f"{100 * shipped['probability']:.1f} %."
     )
     _print_race(shipped["bench"])
