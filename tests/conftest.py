@@ -12,6 +12,15 @@ torch.set_num_threads(2)
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
 
+# The paper's deployment variants of a 1-bit network.
+VARIANTS = {
+    "b": {},
+    "c": {"binary_last": True},
+    "d": {"binary_first": True},
+    "e": {"binary_first": True, "binary_last": True},
+    "f": {"norm": False},
+}
+
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import VARIANTS
 from torch import nn
 
 from bipointnet.models import MODELS, PointNet, vanilla_pointnet
@@ -19,13 +20,6 @@ from bipointnet.nn import (
 LINEARS = {"fp": nn.Linear} | {name: BinaryLinear.of(method) for name, method in METHODS.items()}
 everywhere = pytest.mark.parametrize("linear", LINEARS.values(), ids=LINEARS.keys())
 every_model = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
-VARIANTS = {
-    "b": {},
-    "c": {"binary_last": True},
-    "d": {"binary_first": True},
-    "e": {"binary_first": True, "binary_last": True},
-    "f": {"norm": False},
-}
 
 
 def binary_layers(model: nn.Module) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import VARIANTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -148,14 +149,7 @@ def compare(model: nn.Module, tmp_path: Path, channels: int = 3) -> None:
     assert comparison.bits > 0
 
 
-VARIANTS = {
-    "b": {},
-    "c": {"binary_last": True},
-    "d": {"binary_first": True},
-    "e": {"binary_first": True, "binary_last": True},
-    "f": {"norm": False},
-    "six": {"channels": 6},
-}
+OPTIONS = VARIANTS | {"six": {"channels": 6}}
 
 
 CASES = [*product("bf", POOLS, METHODS), *product(("c", "d", "e", "six"), ("ema-max", "avg"), METHODS)]
@@ -163,7 +157,7 @@ CASES = [*product("bf", POOLS, METHODS), *product(("c", "d", "e", "six"), ("ema-
 
 @pytest.mark.parametrize(("variant", "pool", "method"), CASES)
 def test_every_bit_and_logit_is_the_networks(method, pool, variant, tmp_path):
-    options = VARIANTS[variant]
+    options = OPTIONS[variant]
     compare(network(method, pool, **options), tmp_path, options.get("channels", 3))
 
 
@@ -172,7 +166,7 @@ TRANSFORMED = [("b", "ema-max", "lsr"), ("b", "avg", "bnn"), ("c", "max", "lsr")
 
 @pytest.mark.parametrize(("variant", "pool", "method"), [*TRANSFORMED, ("six", "ema-max", "bnn"), ("f", "avg", "lsr")])
 def test_every_bit_and_logit_is_the_networks_with_transforms(method, pool, variant, tmp_path):
-    options = VARIANTS[variant]
+    options = OPTIONS[variant]
     compare(network(method, pool, tnets=True, **options), tmp_path, options.get("channels", 3))
 
 
