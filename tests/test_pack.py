@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 from itertools import chain, pairwise, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,7 +150,7 @@ def compare(model: nn.Module, tmp_path: Path, channels: int = 3) -> None:
     assert comparison.bits > 0
 
 
-OPTIONS = VARIANTS | {"six": {"channels": 6}}
+OPTIONS: dict[str, dict[str, Any]] = VARIANTS | {"six": {"channels": 6}}
 
 
 CASES = [*product("bf", POOLS, METHODS), *product(("c", "d", "e", "six"), ("ema-max", "avg"), METHODS)]

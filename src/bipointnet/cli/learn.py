@@ -1,0 +1,135 @@
+"""Commands that train: demo and train."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from bipointnet.cli.packed import print_race, print_verification
+from bipointnet.cli.shell import (
+    AS_JSON,
+    app,
+    counting_bar,
+    empty_table,
+    epoch_bar,
+    need_torch,
+    out,
+    print_json,
+    watcher,
+)
+from bipointnet.config import Config, from_mapping, read_toml
+
+
+@app.command()
+def demo(
+    folder: Path = typer.Option(Path("demo"), "-o", "--out", help="Where runs, packed model and picture go."),
+    as_json: bool = AS_JSON,
+) -> None:
+    """Train a 1-bit PointNet, its float twin and a naive 1-bit network on built-in shapes, in minutes on a CPU.
+
+    Then pack the first for the torch-free runtime, check it bit by bit, and race it against others.
+    """
+    need_torch()
+    from bipointnet.demo import NETWORKS, ship
+    from bipointnet.demo import demo as run_demo
+
+    with epoch_bar() as progress:
+        watchers = {name: watcher(progress, name, config.epochs) for name, config in NETWORKS.items()}
+        contestants = run_demo(folder, lambda name, moment: watchers[name](moment))
+    with counting_bar("packing") as watch:
+        shipped = ship(folder, contestants[0], watch)
+    if as_json:
+        networks = [{"name": c.name, "bytes": c.bytes, **c.figures} for c in contestants]
+        print_json({"networks": networks, "packed": shipped})
+        return
+    right = dict.fromkeys(("accuracy", "mean class", "entropy", "size", "time"), "right")
+    table = empty_table("Held-out shapes, last epoch", {"network": "left"} | right)
+    for c in contestants:
+        table.add_row(
+            c.name,
+            f"{c.judgement.overall:.1f} %",
+            f"{c.judgement.mean_class:.1f} %",
+            "-" if c.figures["method"] == "fp" else f"{c.judgement.entropy:.2f}",
+            f"{c.bytes / 1000:,.0f} kB",
+            f"{c.figures['seconds']:.0f} s",
+        )
+    out.print(table)
+    one, float_twin = contestants[0], contestants[1]
+    out.print(
+        f"The 1-bit network is {float_twin.bytes / one.bytes:.1f} times smaller than its float twin and "
+        f"{float_twin.judgement.overall - one.judgement.overall:.1f} points behind it. Plain max pooling leaves the "
+        f"naive one {contestants[2].judgement.entropy:.2f} bits of entropy a pooled feature to work with.\n"
+    )
+    out.print(f"Packed: {folder / 'demo.bpn'}, {shipped['bench']['bytes']['packed']:,} bytes", highlight=False)
+    print_verification(shipped["verify"])
+    out.print(
+        f"It names {shipped['as_torch']} of {shipped['clouds']} held-out shapes as PyTorch does: "
+        f"{shipped['accuracy']:.1f} % right. The first shows {shipped['truth']}; it says {shipped['name']}, "
+        f"{100 * shipped['probability']:.1f} %."
+    )
+    print_race(shipped["bench"])
+    out.print(f"Picture: {folder / 'demo.png'}   Runs: {folder}/", highlight=False)
+
+
+def _with_config_options(command: Callable[..., None]) -> Callable[..., None]:
+    """`command` with one option for every field of Config in place of its **given."""
+    signature = inspect.signature(command)
+    parameters = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    for f in dataclasses.fields(Config):
+        flag = "--" + f.name.replace("_", "-")
+        kind = Config.__annotations__[f.name]
+        kind = kind if kind in (int, float, bool) else str
+        shown = False if f.default is None else str(f.default)
+        names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
+        option = typer.Option(None, *names, help=f.metadata["help"], show_default=shown, rich_help_panel="Recipe")
+        parameters.append(
+            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
+        )
+    command.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
+@app.command()
+@_with_config_options
+def train(
+    data: str = typer.Argument(help="shapes, or a folder."),
+    config: Path | None = typer.Option(None, "--config", help="TOML file with any of the options below."),
+    folder: Path | None = typer.Option(None, "-o", "--out", help="Run folder (default: a name under runs/)."),
+    resume: bool = typer.Option(False, "--resume", help="Go on where the run in the folder was cut off."),
+    init: Path | None = typer.Option(None, "--init", help="Start from the weights of another run, where they fit."),
+    as_json: bool = AS_JSON,
+    **given: Any,
+) -> None:
+    """Train a network on DATA: `shapes` (built in), or a folder in a known layout or with one sub-folder a class.
+
+    Options override the TOML file, which overrides the paper's recipe. A run that was cut off goes on with --resume.
+    """
+    need_torch()
+    options = {name: value for name, value in given.items() if value is not None}
+    values = (read_toml(config) if config else {}) | options
+    settings = from_mapping("options", values)
+
+    from bipointnet.data import open_dataset
+    from bipointnet.train import train as run_training
+
+    clouds = open_dataset(data, settings.points)
+    folder = (
+        folder or Path("runs") / f"{clouds.name}-{settings.model}-{settings.method}-{settings.pool}-seed{settings.seed}"
+    )
+    with epoch_bar() as progress:
+        title = f"{settings.model} {settings.method} {settings.pool}"
+        figures = run_training(
+            settings, clouds, folder, resume=resume, init=init, watch=watcher(progress, title, settings.epochs)
+        )
+    if as_json:
+        print_json(figures)
+        return
+    out.print(
+        f"{clouds.name}: last epoch {figures['last_oa']:.2f} % overall, {figures['last_macc']:.2f} % mean class; "
+        f"best epoch {figures['best_oa']:.2f} %; {figures['seconds']:.0f} s"
+    )
+    out.print(f"Run: {folder}", highlight=False)
