@@ -74,7 +74,18 @@ def test_the_report(vanilla):
     assert torch.get_num_threads() == threads
     assert seen[-1][0] == seen[-1][1]
     assert json.loads(json.dumps(report)) == report
-    assert {"isa", "points", "threads", "ours_us", "peers_us", "ratio", "bytes", "p99_us", "machine"} <= set(report)
+    assert {
+        "isa",
+        "points",
+        "threads",
+        "ours_us",
+        "predict_us",
+        "peers_us",
+        "ratio",
+        "bytes",
+        "p99_us",
+        "machine",
+    } <= set(report)
     assert report["bytes"]["fp32"] == 3_228_320
     assert report["bytes"]["packed"] == vanilla.stat().st_size
     assert set(report["peers_us"]) == set(report["ratio"]) >= {"torch"}

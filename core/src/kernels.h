@@ -24,6 +24,14 @@ struct Sliced {
 
 constexpr int kMostLevels = 15;
 constexpr int kEntries = 8;
+constexpr int kTile = 8;
+
+// act: 0 none, 1 relu, 2 hardtanh. Static, as every instruction set must keep its own copy.
+static inline float activate(float x, int act) {
+  if (act == 1) return x > 0 ? x : 0.0f;
+  if (act == 2) return x < -1 ? -1.0f : (x > 1 ? 1.0f : x);
+  return x;
+}
 
 struct Kernels {
   const char* name;
@@ -32,7 +40,7 @@ struct Kernels {
   // Slices of [sum over k of weight[m][k] x[k] >= bound[m]].
   void (*signs)(const float* x, int inputs, const float* weight, const float* bound, int outputs, std::uint64_t* slices);
 
-  // Rows of act(weight x + bias); act: 0 none, 1 relu, 2 hardtanh.
+  // Rows of act(weight x + bias).
   void (*dense)(const float* x, int inputs, const float* weight, const float* bias, int outputs, int act, float* rows);
 
   // The table of carries of a block: pairs x 8 slices.
@@ -44,8 +52,9 @@ struct Kernels {
   // Sets bit m of `fired` where some point of the block has agreements >= threshold; leaves out what is set already.
   void (*pool)(const std::uint64_t* table, const Sliced& layer, const std::uint64_t* mask, std::uint64_t* fired);
 
-  // Agreements of one vector of bits with each row of weights.
-  void (*agreements)(const std::uint64_t* bits, const std::uint64_t* weight, int inputs, int outputs, int* counts);
+  // Agreements of one vector of bits with each row of weights, which come in tiles of kTile rows as `tiled` arranges
+  // them. Writes whole tiles of counts.
+  void (*agreements)(const std::uint64_t* bits, const std::uint64_t* tiles, int inputs, int outputs, int* counts);
 
   // act(weight x + bias) of one vector; `columns` is the weight matrix transposed, inputs x outputs.
   void (*vector)(const float* x, int inputs, const float* columns, const float* bias, int outputs, int act, float* y);

@@ -39,17 +39,18 @@ struct Floats {
 #include "kernels_body.h"
 
 __attribute__((target("avx512vpopcntdq"))) void agreements_popcount(const std::uint64_t* bits,
-                                                                    const std::uint64_t* weight, int inputs,
+                                                                    const std::uint64_t* tiles, int inputs,
                                                                     int outputs, int* counts) {
   const int width = (inputs + 63) / 64;
-  for (int m = 0; m < outputs; ++m, weight += width) {
+  const __m512i most = _mm512_set1_epi64(inputs);
+  for (int m = 0; m < outputs; m += kTile) {
     __m512i differ = _mm512_setzero_si512();
-    for (int word = 0; word < width; word += 8) {
-      const __mmask8 there = static_cast<__mmask8>(width - word >= 8 ? 0xff : (1 << (width - word)) - 1);
-      const __m512i a = _mm512_maskz_loadu_epi64(there, bits + word), w = _mm512_maskz_loadu_epi64(there, weight + word);
+    for (int word = 0; word < width; ++word, tiles += kTile) {
+      const __m512i a = _mm512_set1_epi64(static_cast<long long>(bits[word])), w = _mm512_loadu_si512(tiles);
       differ = _mm512_add_epi64(differ, _mm512_popcnt_epi64(_mm512_xor_si512(a, w)));
     }
-    counts[m] = inputs - static_cast<int>(_mm512_reduce_add_epi64(differ));
+    const __m256i agree = _mm512_cvtepi64_epi32(_mm512_sub_epi64(most, differ));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(counts + m), agree);
   }
 }
 

@@ -16,12 +16,6 @@ alignas(64) constexpr std::uint64_t kAll[2][8] = {
     {~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull},
 };
 
-inline float activate(float x, int act) {
-  if (act == 1) return x > 0 ? x : 0.0f;
-  if (act == 2) return x < -1 ? -1.0f : (x > 1 ? 1.0f : x);
-  return x;
-}
-
 // One bit a point of [sum over k of weight[k] x[k] >= bound], for 64 points, whose sums do not wait for each other.
 inline __attribute__((always_inline)) std::uint64_t sign_word(const float* x, int inputs, const float* weight,
                                                               float bound) {
@@ -51,16 +45,16 @@ void signs(const float* x, int inputs, const float* weight, const float* bound, 
 }
 
 void dense(const float* x, int inputs, const float* weight, const float* bias, int outputs, int act, float* rows) {
-  constexpr int kTile = 16;
+  constexpr int kGroup = 16;
   for (int m = 0; m < outputs; ++m) {
     const float* w = weight + m * inputs;
-    for (int i = 0; i < kLanes; i += kTile) {
-      float sum[kTile];
-      for (int j = 0; j < kTile; ++j) sum[j] = w[0] * x[i + j];
+    for (int i = 0; i < kLanes; i += kGroup) {
+      float sum[kGroup];
+      for (int j = 0; j < kGroup; ++j) sum[j] = w[0] * x[i + j];
       for (int k = 1; k < inputs; ++k) {
-        for (int j = 0; j < kTile; ++j) sum[j] += w[k] * x[k * kLanes + i + j];
+        for (int j = 0; j < kGroup; ++j) sum[j] += w[k] * x[k * kLanes + i + j];
       }
-      for (int j = 0; j < kTile; ++j) rows[m * kLanes + i + j] = activate(sum[j] + bias[m], act);
+      for (int j = 0; j < kGroup; ++j) rows[m * kLanes + i + j] = activate(sum[j] + bias[m], act);
     }
   }
 }
@@ -166,12 +160,14 @@ void pool(const std::uint64_t* slices_table, const Sliced& layer, const std::uin
   pool_with(layer, valid, fired, [&](int m) { return fires(table, layer, m); });
 }
 
-void agreements(const std::uint64_t* bits, const std::uint64_t* weight, int inputs, int outputs, int* counts) {
+void agreements(const std::uint64_t* bits, const std::uint64_t* tiles, int inputs, int outputs, int* counts) {
   const int width = (inputs + 63) / 64;
-  for (int m = 0; m < outputs; ++m) {
-    int differ = 0;
-    for (int word = 0; word < width; ++word) differ += __builtin_popcountll(bits[word] ^ weight[m * width + word]);
-    counts[m] = inputs - differ;
+  for (int m = 0; m < outputs; m += kTile, tiles += width * kTile) {
+    int differ[kTile] = {};
+    for (int word = 0; word < width; ++word) {
+      for (int j = 0; j < kTile; ++j) differ[j] += __builtin_popcountll(bits[word] ^ tiles[word * kTile + j]);
+    }
+    for (int j = 0; j < kTile; ++j) counts[m + j] = inputs - differ[j];
   }
 }
 

@@ -7,14 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <limits>
 #include <string>
-#include <system_error>
-#include <thread>
 
+#include "cloud.h"
 #include "codes.h"
 #include "delta.h"
+#include "workers.h"
 
 namespace bipointnet {
 namespace {
@@ -23,44 +22,11 @@ constexpr std::size_t kThresholdsKept = 8;
 constexpr std::size_t kScratchesKept = 64;
 constexpr std::size_t kCodesKept = std::size_t{1} << 17;
 constexpr std::size_t kMeanGroup = 64;
-constexpr std::size_t kStride = 8;
-constexpr float kLargest = std::numeric_limits<float>::max();
 
 bool get_bit(const std::uint64_t* words, std::size_t index) { return words[index / 64] >> index % 64 & 1; }
 
 int activation_code(Activation activation) {
   return activation == Activation::relu ? 1 : activation == Activation::hardtanh ? 2 : 0;
-}
-
-void check_size(std::size_t points) {
-  if (points == 0) throw InputError("a cloud of 0 points, expected at least 1");
-  if (points > std::numeric_limits<std::uint32_t>::max()) {
-    throw InputError("a cloud of " + std::to_string(points) + " points, expected fewer than 2^32");
-  }
-}
-
-[[noreturn]] void refuse(const float* numbers, std::size_t points, std::size_t channels) {
-  std::size_t i = 0;
-  while (i + 1 < points * channels && std::isfinite(numbers[i])) ++i;
-  throw InputError("point " + std::to_string(i / channels) + " holds " + std::to_string(numbers[i]) +
-                   ", expected finite numbers");
-}
-
-// Calls work(worker, first, last) for even shares of [0, count), each in a thread of its own but the first. Shares for
-// which no thread can be started are worked on by this one. `work` must not throw.
-template <class Work>
-void share(std::size_t count, std::size_t workers, const Work& work) {
-  const auto run = [&](std::size_t w) { work(w, count * w / workers, count * (w + 1) / workers); };
-  std::vector<std::thread> threads;
-  threads.reserve(workers - 1);
-  std::size_t started = 1;
-  try {
-    for (; started < workers; ++started) threads.emplace_back(run, started);
-  } catch (const std::system_error&) {
-  }
-  run(0);
-  for (std::size_t w = started; w < workers; ++w) run(w);
-  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
@@ -71,18 +37,13 @@ struct Model::Prepared {
   Starts starts;                        // bilinear on points
   std::vector<float> bound;             // dense on points: -bias, what the sum is compared with
   std::vector<float> columns;           // dense on a vector: the weights transposed
+  std::vector<std::uint64_t> tiles;     // bilinear and bilinear_float on a vector
 };
 
 struct Model::Pass {
   std::size_t first;  // the operation `points`
   std::size_t last;   // the pool
   std::size_t coded;  // the `sign` whose bits may be made distinct, or 0
-};
-
-struct Model::Cloud {
-  std::size_t points;
-  std::size_t blocks;
-  Aligned<float> rows;  // blocks x channels x lanes
 };
 
 struct Model::State {
@@ -120,6 +81,9 @@ Model::Model(Network network, const Kernels& kernels) : network_(std::move(netwo
     }
     if (layer.on_points && layer.op == Op::bilinear) {
       prepared.starts = prepared.sliced->starts({layer.threshold.begin(), layer.threshold.end()});
+    }
+    if (!layer.on_points && (layer.op == Op::bilinear || layer.op == Op::bilinear_float)) {
+      prepared.tiles = tiled(layer.bits, layer.inputs, layer.outputs);
     }
     if (layer.op == Op::dense && layer.on_points) {
       for (const float bias : layer.bias) prepared.bound.push_back(-bias);
@@ -223,88 +187,15 @@ void Model::give_back(std::unique_ptr<Scratch> scratch) const {
   if (idle_.size() < kScratchesKept && scratch->codes.room() <= kCodesKept) idle_.push_back(std::move(scratch));
 }
 
-Model::Cloud Model::arrange(const float* numbers, std::size_t points, bool raw) const {
-  const std::size_t channels = static_cast<std::size_t>(network_.channels);
-  const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes);
-  int broken = 0;
-  for (std::size_t i = 0; i < points * channels; ++i) broken |= !(std::abs(numbers[i]) <= kLargest);
-  if (broken) refuse(numbers, points, channels);
-  Cloud cloud{points, (points + lanes - 1) / lanes, {}};
-  cloud.rows.resize(cloud.blocks * channels * lanes);
-  for (std::size_t block = 0; block < cloud.blocks; ++block) {
-    const std::size_t valid = std::min(lanes, points - block * lanes);
-    const float* from = numbers + block * lanes * channels;
-    float* rows = cloud.rows.data() + block * channels * lanes;
-    for (std::size_t c = 0; c < channels; ++c) {
-      for (std::size_t i = 0; i < valid; ++i) rows[c * lanes + i] = from[i * channels + c];
-    }
-  }
-  if (network_.normalize && !raw) normalize(cloud);
-  return cloud;
-}
-
-// Sums and maxima run in kStride lanes that are joined at the end: the same on every machine, and not one long chain.
-void Model::normalize(Cloud& cloud) const {
-  const std::size_t channels = static_cast<std::size_t>(network_.channels);
-  const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes);
-  const auto each_group = [&](const auto& work) {
-    for (std::size_t block = 0; block < cloud.blocks; ++block) {
-      float* rows = cloud.rows.data() + block * channels * lanes;
-      const std::size_t valid = std::min(lanes, cloud.points - block * lanes);
-      std::size_t start = 0;
-      for (; start + kStride <= valid; start += kStride) work(rows + start, kStride);
-      if (start < valid) work(rows + start, valid - start);
-    }
-  };
-  double middle[3];
-  for (std::size_t c = 0; c < 3; ++c) {
-    double sums[kStride] = {};
-    each_group([&](const float* row, std::size_t count) {
-      for (std::size_t j = 0; j < count; ++j) sums[j] += double{row[c * lanes + j]};
-    });
-    middle[c] = 0;
-    for (const double sum : sums) middle[c] += sum;
-    middle[c] /= static_cast<double>(cloud.points);
-  }
-  double squares[kStride] = {};
-  each_group([&](const float* row, std::size_t count) {
-    for (std::size_t j = 0; j < count; ++j) {
-      const double x = double{row[j]} - middle[0], y = double{row[lanes + j]} - middle[1];
-      const double z = double{row[2 * lanes + j]} - middle[2];
-      squares[j] = std::max(squares[j], x * x + y * y + z * z);
-    }
-  });
-  const double farthest = *std::max_element(squares, squares + kStride);
-  const double scale = farthest > 0 ? 1 / std::sqrt(farthest) : 1;
-  each_group([&](float* row, std::size_t count) {
-    for (std::size_t c = 0; c < 3; ++c) {
-      for (std::size_t j = 0; j < count; ++j) {
-        row[c * lanes + j] = static_cast<float>((double{row[c * lanes + j]} - middle[c]) * scale);
-      }
-    }
-  });
-}
-
 void Model::predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads,
                     float* logits) const {
   check_size(points);
   if (threads == 0) throw InputError("0 threads, expected at least 1");
   const std::size_t size = points * static_cast<std::size_t>(network_.channels), classes = network_.classes.size();
   if (clouds == 1) return run(numbers, points, raw, threads, logits, nullptr);
-  const std::size_t workers = std::min<std::size_t>(threads, std::max<std::size_t>(clouds, 1));
-  std::vector<std::exception_ptr> failed(workers);
-  share(clouds, workers, [&](std::size_t worker, std::size_t first, std::size_t last) {
-    try {
-      for (std::size_t i = first; i < last; ++i) {
-        run(numbers + i * size, points, raw, 1, logits + i * classes, nullptr);
-      }
-    } catch (...) {
-      failed[worker] = std::current_exception();
-    }
+  share(clouds, std::min<std::size_t>(threads, clouds), [&](std::size_t i) {
+    run(numbers + i * size, points, raw, 1, logits + i * classes, nullptr);
   });
-  for (const std::exception_ptr& failure : failed) {
-    if (failure) std::rethrow_exception(failure);
-  }
 }
 
 std::vector<Value> Model::trace(const float* numbers, std::size_t points, bool raw) const {
@@ -317,7 +208,10 @@ std::vector<Value> Model::trace(const float* numbers, std::size_t points, bool r
 
 void Model::run(const float* numbers, std::size_t points, bool raw, unsigned threads, float* logits,
                 std::vector<Value>* trace) const {
-  const Cloud cloud = arrange(numbers, points, raw);
+  const std::size_t channels = static_cast<std::size_t>(network_.channels);
+  const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes);
+  Cloud cloud = arrange(numbers, points, channels, lanes);
+  if (network_.normalize && !raw) normalize(cloud, channels, lanes);
   State state;
   state.points = points;
   state.pools = thresholds(points);
@@ -360,29 +254,22 @@ void Model::run_pass(const Pass& pass, const Cloud& cloud, State& state, unsigne
   const bool in_order = state.trace != nullptr || (last.op == Op::pool && last.pool == Pool::mean);
   const std::size_t workers = in_order ? 1 : std::min<std::size_t>(threads, cloud.blocks);
   std::vector<Pooled> shares(workers);
-  std::vector<std::exception_ptr> failed(workers);
-  share(cloud.blocks, workers, [&](std::size_t worker, std::size_t first, std::size_t end) {
-    try {
-      Pooled& pooled = shares[worker];
-      pooled.fired.assign(words_for(outputs), 0);
-      pooled.ones.assign(inputs, 0);
-      if (last.op == Op::pool) {
-        pooled.largest.assign(outputs, -std::numeric_limits<float>::infinity());
-        pooled.sums.assign(outputs, 0);
-        pooled.group.assign(outputs, 0);
-      }
-      std::unique_ptr<Scratch> scratch = take_scratch();
-      // Fewer distinct points help only where they make fewer blocks.
-      const bool distinct = pass.coded != 0 && state.trace == nullptr && end - first > 2;
-      (this->*(distinct ? &Model::run_distinct : &Model::run_blocks))(pass, cloud, state, first, end, *scratch, pooled);
-      give_back(std::move(scratch));
-    } catch (...) {
-      failed[worker] = std::current_exception();
+  share(workers, workers, [&](std::size_t worker) {
+    const std::size_t first = cloud.blocks * worker / workers, end = cloud.blocks * (worker + 1) / workers;
+    Pooled& pooled = shares[worker];
+    pooled.fired.assign(words_for(outputs), 0);
+    pooled.ones.assign(inputs, 0);
+    if (last.op == Op::pool) {
+      pooled.largest.assign(outputs, -std::numeric_limits<float>::infinity());
+      pooled.sums.assign(outputs, 0);
+      pooled.group.assign(outputs, 0);
     }
+    std::unique_ptr<Scratch> scratch = take_scratch();
+    // Fewer distinct points help only where they make fewer blocks.
+    const bool distinct = pass.coded != 0 && state.trace == nullptr && end - first > 2;
+    (this->*(distinct ? &Model::run_distinct : &Model::run_blocks))(pass, cloud, state, first, end, *scratch, pooled);
+    give_back(std::move(scratch));
   });
-  for (const std::exception_ptr& failure : failed) {
-    if (failure) std::rethrow_exception(failure);
-  }
   Pooled& all = shares.front();
   for (std::size_t w = 1; w < workers; ++w) {
     for (std::size_t i = 0; i < all.fired.size(); ++i) all.fired[i] |= shares[w].fired[i];
@@ -587,8 +474,8 @@ void Model::run_vector(std::size_t index, State& state) const {
       break;
     case Op::bilinear:
     case Op::bilinear_float: {
-      std::vector<int> counts(outputs);
-      kernels_.agreements(state.bits.data(), layer.bits.data(), layer.inputs, layer.outputs, counts.data());
+      std::vector<int> counts(outputs + kTile);
+      kernels_.agreements(state.bits.data(), prepared_[index].tiles.data(), layer.inputs, layer.outputs, counts.data());
       if (layer.op == Op::bilinear) {
         state.bits.assign(words_for(outputs), 0);
         for (std::size_t m = 0; m < outputs; ++m) {
@@ -600,9 +487,7 @@ void Model::run_vector(std::size_t index, State& state) const {
       for (std::size_t m = 0; m < outputs; ++m) {
         const float z = static_cast<float>(2 * counts[m] - layer.inputs);
         const float y = static_cast<float>(layer.line[2 * m]) * z + static_cast<float>(layer.line[2 * m + 1]);
-        state.floats[m] = layer.activation == Activation::hardtanh ? std::min(std::max(y, -1.0f), 1.0f)
-                          : layer.activation == Activation::relu   ? std::max(y, 0.0f)
-                                                                   : y;
+        state.floats[m] = activate(y, activation_code(layer.activation));
       }
       break;
     }

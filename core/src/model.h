@@ -5,20 +5,15 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include "aligned.h"
+#include "cloud.h"
 #include "kernels.h"
 #include "network.h"
 #include "sliced.h"
 
 namespace bipointnet {
-
-struct InputError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 // The value after one operation, for people and tests.
 struct Value {
@@ -49,15 +44,12 @@ class Model {
  private:
   struct Pass;
   struct Prepared;
-  struct Cloud;
   struct State;
   struct Scratch;
   struct Pooled;
 
   void check_golden() const;
   void plan_passes();
-  Cloud arrange(const float* numbers, std::size_t points, bool raw) const;
-  void normalize(Cloud& cloud) const;
   void run(const float* numbers, std::size_t points, bool raw, unsigned threads, float* logits,
            std::vector<Value>* trace) const;
   void run_pass(const Pass& pass, const Cloud& cloud, State& state, unsigned threads) const;

@@ -75,4 +75,15 @@ Sliced SlicedLayer::with(const Starts& starts) const {
           starts.varies.data(), starts.always.data()};
 }
 
+std::vector<std::uint64_t> tiled(const std::vector<std::uint64_t>& bits, int inputs, int outputs) {
+  const std::size_t rows = static_cast<std::size_t>(outputs), width = words_for(static_cast<std::size_t>(inputs));
+  std::vector<std::uint64_t> tiles((rows + kTile - 1) / kTile * kTile * width);
+  for (std::size_t m = 0; m < rows; ++m) {
+    for (std::size_t word = 0; word < width; ++word) {
+      tiles[(m / kTile * width + word) * kTile + m % kTile] = bits[m * width + word];
+    }
+  }
+  return tiles;
+}
+
 }  // namespace bipointnet

@@ -1,4 +1,4 @@
-// Bilinear layers prepared for counting in slices.
+// Bilinear layers prepared for the kernels: on points for counting in slices, on one vector in tiles.
 #pragma once
 
 #include <cstdint>
@@ -30,5 +30,9 @@ class SlicedLayer {
   int inputs_, outputs_, pairs_, levels_;
   std::vector<std::uint8_t> offsets_[2];
 };
+
+// Rows of bits, outputs x words_for(inputs), in tiles of kTile: word by word, the words of its rows beside each other. The
+// last tile is filled with rows of zeros.
+std::vector<std::uint64_t> tiled(const std::vector<std::uint64_t>& bits, int inputs, int outputs);
 
 }  // namespace bipointnet

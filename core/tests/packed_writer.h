@@ -53,6 +53,12 @@ inline std::string replaced(std::string text, const std::string& from, const std
   return text.replace(at, from.size(), to);
 }
 
+inline std::string repeated(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
 inline Bytes assembled(std::string header, const Bytes& body) {
   while (header.size() % 8 != 0) header += ' ';
   Bytes bytes;

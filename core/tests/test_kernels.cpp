@@ -115,8 +115,8 @@ void check_signs(const Kernels& kernels, int inputs, int outputs) {
 
 void check_vectors(const Kernels& kernels, int inputs, int outputs) {
   const std::vector<std::uint64_t> bits = random_bits(1, inputs), weight = random_bits(outputs, inputs);
-  std::vector<int> counts(at(outputs));
-  kernels.agreements(bits.data(), weight.data(), inputs, outputs, counts.data());
+  std::vector<int> counts(at(outputs + kTile));
+  kernels.agreements(bits.data(), tiled(weight, inputs, outputs).data(), inputs, outputs, counts.data());
   std::vector<float> x(at(inputs)), columns(at(inputs * outputs)), bias(at(outputs)), y(at(outputs));
   fill(x);
   fill(columns);

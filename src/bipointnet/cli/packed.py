@@ -227,6 +227,7 @@ def print_race(race: dict[str, Any]) -> None:
     out.print(table)
     batch = race["batch"]
     out.print(
+        f"With the cloud normalised and probabilities besides, as `predict` gives them: {race['predict_us']:,.0f} us. "
         f"{batch['clouds']} clouds at once: {batch['us_a_cloud']['one_thread']:,.0f} us a cloud on one thread, "
         f"{batch['us_a_cloud']['threads']:,.0f} us on {batch['threads']} ({batch['speedup']:.2f} x). "
         f"{race['bytes']['ratio']:.1f} times smaller than float32. {race['machine']['cpu']}",
