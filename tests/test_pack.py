@@ -19,14 +19,15 @@ from bipointnet import checkpoint, pack, reference
 from bipointnet.clouds import normalize
 from bipointnet.config import Config
 from bipointnet.errors import UserError
+from bipointnet.fold import MOST_POINTS, Folded, Stage
 from bipointnet.models import PointNet, vanilla_pointnet
 from bipointnet.nn import LSR, METHODS, POOLS, BinaryLinear, EntropyMax, MeanPool, PooledLayer, calibrate, delta
 from bipointnet.nn.methods import Method
 from bipointnet.nn.sign import sign
+from bipointnet.verify import readers
 
 CLASSES = ("ball", "stick", "plate", "cône", "tube")
 POINTS = (1, 2, 63, 200)
-BITS = ("bilinear", "bilinear_pool", "bilinear_float")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -53,8 +54,10 @@ def shaken(model: nn.Module, channels: int = 3, seed: int = 0) -> nn.Module:
     batch = torch.from_numpy(np.stack([cloud(64, channels, i) for i in range(8)]))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith("alpha"):
+            if name.endswith(("alpha", "beta")):
                 parameter.mul_(normal(parameter).sign() * 2)
+            elif name.endswith("offset"):
+                parameter.add_(normal(parameter) * 0.3)
             elif name.endswith("bias"):
                 parameter.copy_(normal(parameter))
         norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm1d)]
@@ -105,11 +108,16 @@ class Watched:
             if isinstance(module, PooledLayer):
                 module.fused = False
             if isinstance(module, BinaryLinear):
-                module.register_forward_pre_hook(lambda _, given: self.seen.append(given[0][0].numpy()))
+                module.register_forward_pre_hook(self._keep)
+
+    def _keep(self, layer: Any, given: tuple[Any, ...]) -> None:
+        x = given[0][0]
+        bits = layer.method.binarize_input(x, layer) > 0
+        self.seen.append((bits.numpy(), (x - layer.method.input_threshold(layer)).numpy()))
 
     @torch.no_grad()
-    def __call__(self, points: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Logits of one cloud, and the floats in front of each bi-linear layer, in order."""
+    def __call__(self, points: np.ndarray) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
+        """Logits of one cloud, and the bits and floats less threshold in front of each bi-linear layer, in order."""
         self.seen.clear()
         logits = self.model(torch.from_numpy(points).double().unsqueeze(0)).logits[0].numpy()
         return logits, list(self.seen)
@@ -125,12 +133,11 @@ class Comparison:
     def __call__(self, network: Watched, file: reference.Packed, points: np.ndarray) -> None:
         expected, before = network(points)
         logits, values = reference.run_program(file, points, raw=True)
-        program = file.manifest["program"]
-        read = [values[i - 1] for i, op in enumerate(program) if op["op"] in BITS]
+        read = [values[i - 1] for i in readers(file.manifest["program"])]
         assert len(read) == len(before)
-        for bits, floats in zip(read, before, strict=True):
+        for bits, (expected_bits, floats) in zip(read, before, strict=True):
             assert bits.shape == floats.shape
-            different = bits != (floats >= 0)
+            different = bits != expected_bits
             if different.any():
                 near = np.abs(floats) <= 1e-4 * np.abs(floats).max()
                 assert not (different & ~near).any()
@@ -162,13 +169,56 @@ def test_every_bit_and_logit_is_the_networks(method, pool, variant, tmp_path):
     compare(network(method, pool, **options), tmp_path, options.get("channels", 3))
 
 
-TRANSFORMED = [("b", "ema-max", "lsr"), ("b", "avg", "bnn"), ("c", "max", "lsr"), ("f", "ema-max", "bnn")]
+TRANSFORMED = [
+    ("b", "ema-max", "lsr"),
+    ("b", "avg", "bnn"),
+    ("b", "ema-max", "xnor"),
+    ("b", "ema-max", "abc-net"),
+    ("b", "max", "ir-net"),
+    ("c", "max", "lsr"),
+    ("c", "avg", "bi-real"),
+    ("d", "ema-max", "lsr"),
+    ("d", "ema-max", "abc-net"),
+    ("e", "avg", "xnor++"),
+    ("f", "ema-max", "bnn"),
+    ("f", "ema-max", "xnor"),
+    ("f", "avg", "lsr"),
+    ("six", "ema-max", "bnn"),
+]
 
 
-@pytest.mark.parametrize(("variant", "pool", "method"), [*TRANSFORMED, ("six", "ema-max", "bnn"), ("f", "avg", "lsr")])
+@pytest.mark.parametrize(("variant", "pool", "method"), TRANSFORMED)
 def test_every_bit_and_logit_is_the_networks_with_transforms(method, pool, variant, tmp_path):
     options = OPTIONS[variant]
     compare(network(method, pool, tnets=True, **options), tmp_path, options.get("channels", 3))
+
+
+MIXED = {
+    "a float layer behind the pool": ("head.0.0", lambda: nn.Linear(1024, 512)),
+    "a float layer in front of the pool": ("pooled.linear", lambda: nn.Linear(128, 1024)),
+    "a scale a point in the middle": ("points.0.0", lambda: BinaryLinear(64, 128, METHODS["xnor"])),
+    "a scale a point in front of the pool": ("pooled.linear", lambda: BinaryLinear(128, 1024, METHODS["xnor"])),
+    "another threshold behind the pool": ("head.0.0", lambda: BinaryLinear(1024, 512, METHODS["abc-net"])),
+}
+
+
+@pytest.mark.parametrize("case", MIXED)
+@pytest.mark.parametrize("pool", ["ema-max", "avg"])
+def test_layers_of_several_kinds_stand_in_one_network(case, pool, tmp_path):
+    name, layer = MIXED[case]
+    torch.manual_seed(1)
+    compare(shaken(with_layer(name, layer(), pool)), tmp_path)
+
+
+@pytest.mark.parametrize("offset", [-0.7, -0.5, 0.5, 1.4, 1.6])
+def test_a_threshold_beyond_hardtanh_makes_constant_bits(offset, tmp_path):
+    """From 1/2 - v > 1 on no clipped number reaches it, and at -1 or below all do."""
+    model = network("abc-net")
+    with torch.no_grad():
+        for layer in model.modules():
+            if isinstance(layer, BinaryLinear):
+                layer.offset.fill_(offset)
+    compare(model, tmp_path)
 
 
 @pytest.mark.parametrize("layer", ["points.0.0", "pooled.linear", "head.0.0", "head.1.0"])
@@ -223,9 +273,9 @@ def test_a_last_layer_in_half_precision_is_its_weights_rounded(tmp_path):
 # Thresholds that move with the number of points
 
 
-def folded(values: np.ndarray, p: np.ndarray, q: np.ndarray) -> pack._Folded:
-    stage = pack._Stage("layer", nn.Identity())
-    return pack._Folded(stage, np.empty(0), values, p, q)
+def folded(values: np.ndarray, p: np.ndarray, q: np.ndarray) -> Folded:
+    stage = Stage("layer", nn.Identity())
+    return Folded(stage, np.empty(0), values, p, q)
 
 
 def lines(p: np.ndarray, q: np.ndarray, columns: int = 128) -> np.ndarray:
@@ -253,7 +303,7 @@ def test_float32_lines_give_the_right_threshold_for_every_number_of_points():
     line = lines(p, q)
     assert line.dtype == np.float32
     rows = rng.permutation(1024)[:64]
-    numbers = np.arange(1, pack.MOST_POINTS + 1)
+    numbers = np.arange(1, MOST_POINTS + 1)
     expected = true_thresholds(p[rows], q[rows], 128, numbers)
     assert np.array_equal(thresholds(line[rows], 128, numbers), expected)
     plain = np.stack([64 - q / (2 * p), 1 / (2 * p)], axis=1).astype(np.float32)
@@ -314,6 +364,7 @@ TENSORS = {
     "bilinear": ("weight", "threshold"),
     "bilinear_pool": ("weight", "line"),
     "bilinear_float": ("weight", "line"),
+    "bilinear_scaled": ("weight", "line"),
 }
 
 
@@ -445,8 +496,8 @@ class Doubled(PointNet):
         return super().forward(x)._replace(logits=2 * super().forward(x).logits)
 
 
-def with_layer(name: str, layer: nn.Module) -> PointNet:
-    model = network()
+def with_layer(name: str, layer: nn.Module, pool: str = "ema-max") -> PointNet:
+    model = network(pool=pool)
     parent, _, last = name.rpartition(".")
     setattr(model.get_submodule(parent), last, layer)
     return model
@@ -467,11 +518,11 @@ REFUSED = {
     ),
     "a method with shifted bits": (
         lambda: with_layer("head.0.0", BinaryLinear(1024, 512, Shifted())),
-        "head.0.0: the method Shifted does not fold",
+        "head.0.0: the method Shifted is not a product of signs with scales",
     ),
-    "a scale a point": (
+    "a scale a point that the method does not tell of": (
         lambda: with_layer("head.1.0", ScaledPoints(512, 256, LSR())),
-        "head.1.0: the method LSR does not fold",
+        "head.1.0: the method LSR is not a product of signs with scales",
     ),
     "an unknown layer": (
         lambda: with_layer("points.0.0", nn.Bilinear(64, 64, 128)),
@@ -483,18 +534,9 @@ REFUSED = {
     "an unknown step": (lambda: with_layer("head.0.1", nn.LayerNorm(512)), "head.0: a Sequential of BinaryLinear, Lay"),
     "an unknown pool": (lambda: with_layer("pooled.pool", nn.Identity()), "pooled: Identity as a pool"),
     "an activation before the pool": (lambda: with_layer("pooled.activation", nn.ReLU()), "pooled: ReLU between"),
-    "a float layer after bits": (
-        lambda: with_layer("head.0.0", nn.Linear(1024, 512)),
-        "pooled: a pooled 1-bit layer in front of a float layer",
-    ),
-    "a float pooled layer behind bits": (
-        lambda: with_layer("pooled.linear", nn.Linear(128, 1024)),
-        "points.0.0: a 1-bit layer whose values at every point are needed as floats",
-    ),
-    "a float layer with a shifted pool": (lambda: network("fp", "ema-max"), "pooled: EntropyMax over a float layer"),
-    "bits before a transform": (
-        lambda: network(tnets=True, binary_first=True),
-        "first.0: a 1-bit layer whose values at every point are needed as floats",
+    "a float layer with a measured shift": (
+        lambda: network("fp", "ema-max", norm=False),
+        "pooled: MeasuredMax over a float layer",
     ),
     "a layer too wide": (lambda: with_layer("first.0", nn.Linear(40000, 64)), "first.0: 40000 inputs"),
     "a layer that does not fit": (lambda: with_layer("head.0.0", BinaryLinear(1000, 512, LSR())), "expected 1024"),

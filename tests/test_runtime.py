@@ -26,6 +26,9 @@ def network(config: Config, channels: int = 3, seed: int = 0) -> nn.Module:
     """A network with statistics of its own, and slopes of both signs."""
     torch.manual_seed(seed)
     model = checkpoint.build(config, len(CLASSES), channels)
+    for name, parameter in model.named_parameters():
+        if name.endswith("offset"):
+            nn.init.normal_(parameter, 0.5, 0.2)
     clouds = torch.randn(4, 32, channels) / 2
     calibrate(model, clouds)
     with torch.no_grad():
@@ -53,6 +56,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "mean": Config(pool="ema-avg"),
         "turned": Config(model="pointnet"),
         "float": Config(method="fp"),
+        "scaled": Config(method="xnor", model="pointnet"),
+        "compared": Config(method="abc-net", model="pointnet"),
+        "first": Config(model="pointnet", binary_first=True),
     }.items():
         pack.export_run(run_of(root / name, config), root / f"{name}.bpn")
     pack.export(network(Config(), channels=6), root / "coloured.bpn", classes=CLASSES, golden_points=8)
@@ -82,7 +88,7 @@ def test_a_prediction_is_the_softmax_of_the_logits(model):
     assert one.names == model.classes[one.labels] == names[0]
 
 
-@pytest.mark.parametrize("name", ["plain", "mean", "turned", "float"])
+@pytest.mark.parametrize("name", ["plain", "mean", "turned", "float", "scaled"])
 @pytest.mark.parametrize("points", [1, 65, 700])
 def test_batch_and_threads_do_not_change_a_bit(folder, name, points):
     model, clouds = load(folder / f"{name}.bpn"), batch(5, points)
@@ -255,7 +261,7 @@ def test_importing_the_runtime_is_quick_and_takes_no_torch():
     assert set(heavy) == {"False"}
 
 
-@pytest.mark.parametrize("name", ["plain", "mean", "turned"])
+@pytest.mark.parametrize("name", ["plain", "mean", "turned", "scaled", "compared", "first"])
 def test_verify_finds_nothing_wrong(folder, name, monkeypatch):
     monkeypatch.setattr("bipointnet.verify.SIZES", (1, 2, 65))
     report = verify(folder / f"{name}.bpn", run=folder / name, data=batch(3, 70))
@@ -286,7 +292,7 @@ def test_a_tally_counts_bits_not_values():
     assert [place[0] for place in tally.places] == ["a", "c"]
 
 
-@pytest.mark.parametrize("name", ["plain", "turned", "float"])
+@pytest.mark.parametrize("name", ["plain", "turned", "float", "scaled", "first"])
 def test_rounding_bounds_what_float32_does(folder, name):
     """Against the same program in float64, given the same bits."""
     packed = reference.read(folder / f"{name}.bpn")
@@ -297,9 +303,10 @@ def test_rounding_bounds_what_float32_does(folder, name):
     for i, (op, value, error) in enumerate(zip(packed.manifest["program"], values, errors, strict=True)):
         tensors = {n.split(".")[1]: t.astype(np.float64) for n, t in packed.tensors.items() if n.startswith(f"{i}.")}
         if value.dtype == np.uint8:
+            machine.scale = np.abs(machine.value).mean(axis=-1)
             machine.value = value.astype(bool)
             continue
-        if op["op"] == "bilinear_float":
+        if op["op"].startswith("bilinear"):
             tensors["weight"] = packed.tensors[f"{i}.weight"]
         machine.value = reference.OPERATIONS[op["op"]](machine, op, tensors)
         assert (np.abs(machine.value - value) <= error).all()

@@ -20,21 +20,25 @@ constexpr std::int64_t kMaxMatrixSize = 181;  // its square is a width
 constexpr std::int64_t kMaxGoldenPoints = 4096;
 
 // The value that a program works on.
-enum class Kind { nothing, point_floats, point_bits, vector_floats, vector_bits };
+enum class Kind { nothing, point_floats, point_bits, point_scaled, vector_floats, vector_bits, vector_scaled };
 
 std::string name_of(Kind kind) {
   switch (kind) {
     case Kind::nothing: return "nothing";
     case Kind::point_floats: return "point floats";
     case Kind::point_bits: return "point bits";
+    case Kind::point_scaled: return "scaled point bits";
     case Kind::vector_floats: return "vector floats";
-    default: return "vector bits";
+    case Kind::vector_bits: return "vector bits";
+    default: return "scaled vector bits";
   }
 }
 
 Kind floats(bool on_points) { return on_points ? Kind::point_floats : Kind::vector_floats; }
 
 Kind bits(bool on_points) { return on_points ? Kind::point_bits : Kind::vector_bits; }
+
+Kind scaled(bool on_points) { return on_points ? Kind::point_scaled : Kind::vector_scaled; }
 
 std::string text_of(Kind kind, int width) {
   return kind == Kind::nothing ? name_of(kind) : name_of(kind) + " (" + std::to_string(width) + ")";
@@ -56,7 +60,7 @@ class Program {
     layer.op = rule.op;
     layer.inputs = width_;
     layer.outputs = width_;
-    layer.on_points = kind_ == Kind::point_floats || kind_ == Kind::point_bits;
+    layer.on_points = kind_ == Kind::point_floats || kind_ == Kind::point_bits || kind_ == Kind::point_scaled;
     (this->*rule.read)(fields, layer);
     layers_.push_back(std::move(layer));
   }
@@ -88,10 +92,16 @@ class Program {
         {"transform", Op::transform, {K::point_floats}, {"matrix"}, &Program::transform},
         {"dense", Op::dense, {K::point_floats, K::vector_floats}, {"outputs", "activation"}, &Program::dense},
         {"sign", Op::sign, {K::point_floats, K::vector_floats}, {}, &Program::sign},
+        {"compare", Op::compare, {K::point_floats, K::vector_floats}, {"at"}, &Program::compare},
+        {"sign_scaled", Op::sign_scaled, {K::point_floats, K::vector_floats}, {}, &Program::sign_scaled},
         {"bilinear", Op::bilinear, {K::point_bits, K::vector_bits}, {"outputs"}, &Program::bilinear},
         {"bilinear_pool", Op::bilinear_pool, {K::point_bits}, {"outputs", "pool", "shift"}, &Program::bilinear_pool},
-        {"bilinear_float", Op::bilinear_float, {K::vector_bits}, {"outputs", "activation"}, &Program::bilinear_float},
+        {"bilinear_float", Op::bilinear_float, {K::point_bits, K::vector_bits}, {"outputs", "activation"},
+         &Program::bilinear_float},
+        {"bilinear_scaled", Op::bilinear_scaled, {K::point_scaled, K::vector_scaled}, {"outputs", "activation"},
+         &Program::bilinear_float},
         {"pool", Op::pool, {K::point_floats}, {"pool"}, &Program::pool},
+        {"shift", Op::shift, {K::vector_floats}, {}, &Program::shift},
         {"matrix", Op::matrix, {K::vector_floats}, {"size"}, &Program::matrix},
     };
     return rules;
@@ -144,6 +154,15 @@ class Program {
 
   void sign(const Fields&, Layer& layer) { become(bits(layer.on_points), layer.outputs); }
 
+  void compare(const Fields& fields, Layer& layer) {
+    const double at = fields.number("at");
+    layer.at = static_cast<float>(at);
+    if (static_cast<double>(layer.at) != at) fields.fail_at("at", "a number that float32 holds");
+    become(bits(layer.on_points), layer.outputs);
+  }
+
+  void sign_scaled(const Fields&, Layer& layer) { become(scaled(layer.on_points), layer.outputs); }
+
   void bilinear(const Fields& fields, Layer& layer) {
     read_outputs(fields, layer);
     read_bits(layer);
@@ -167,13 +186,15 @@ class Program {
     read_activation(fields, layer);
     read_bits(layer);
     layer.line = tensors_.floats<double>(tensor("line"), {Dtype::f32}, {rows(layer), 2});
-    become(Kind::vector_floats, layer.outputs);
+    become(floats(layer.on_points), layer.outputs);
   }
 
   void pool(const Fields& fields, Layer& layer) {
     read_pool(fields, layer);
     become(Kind::vector_floats, layer.outputs);
   }
+
+  void shift(const Fields&, Layer&) {}
 
   void matrix(const Fields& fields, Layer& layer) {
     layer.outputs = static_cast<int>(fields.integer("size", 1, kMaxMatrixSize));

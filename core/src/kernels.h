@@ -52,9 +52,19 @@ struct Kernels {
   // Sets bit m of `fired` where some point of the block has agreements >= threshold; leaves out what is set already.
   void (*pool)(const std::uint64_t* table, const Sliced& layer, const std::uint64_t* mask, std::uint64_t* fired);
 
+  // Bits of [x >= at] of one vector, which starts on a cache line; pad bits are 0.
+  void (*compare)(const float* x, int count, float at, std::uint64_t* bits);
+
+  // largest = max(largest, x).
+  void (*raise)(const float* x, int count, float* largest);
+
   // Agreements of one vector of bits with each row of weights, which come in tiles of kTile rows as `tiled` arranges
   // them. Writes whole tiles of counts.
   void (*agreements)(const std::uint64_t* bits, const std::uint64_t* tiles, int inputs, int outputs, int* counts);
+
+  // act(a (scale z) + b), z = 2 count - inputs, of one vector.
+  void (*line)(const int* counts, int inputs, const float* a, const float* b, float scale, int outputs, int act,
+               float* y);
 
   // act(weight x + bias) of one vector; `columns` is the weight matrix transposed, inputs x outputs.
   void (*vector)(const float* x, int inputs, const float* columns, const float* bias, int outputs, int act, float* y);

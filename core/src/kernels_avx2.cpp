@@ -38,10 +38,12 @@ struct Floats {
   }
 };
 
+inline int ones(std::uint64_t word) { return __builtin_popcountll(word); }
+
 #include "kernels_body.h"
 
 }  // namespace
 
-const Kernels kAvx2{"avx2", kLanes, signs, dense, carries, layer, pool, agreements, vector};
+const Kernels kAvx2{"avx2", kLanes, signs, dense, carries, layer, pool, compare, raise, agreements, line, vector};
 
 }  // namespace bipointnet

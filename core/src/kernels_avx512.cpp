@@ -36,6 +36,8 @@ struct Floats {
   unsigned at_least(Floats o) const { return _mm512_cmp_ps_mask(v, o.v, _CMP_GE_OQ); }
 };
 
+inline int ones(std::uint64_t word) { return __builtin_popcountll(word); }
+
 #include "kernels_body.h"
 
 __attribute__((target("avx512vpopcntdq"))) void agreements_popcount(const std::uint64_t* bits,
@@ -56,7 +58,7 @@ __attribute__((target("avx512vpopcntdq"))) void agreements_popcount(const std::u
 
 }  // namespace
 
-const Kernels kAvx512{"avx512", kLanes, signs, dense, carries, layer, pool, agreements, vector};
-const Kernels kAvx512Popcount{"avx512", kLanes, signs, dense, carries, layer, pool, agreements_popcount, vector};
+const Kernels kAvx512{"avx512", kLanes, signs, dense, carries, layer, pool, compare, raise, agreements, line, vector};
+const Kernels kAvx512Popcount{"avx512", kLanes, signs, dense, carries, layer, pool, compare, raise, agreements_popcount, line, vector};
 
 }  // namespace bipointnet

@@ -3,6 +3,7 @@
 //
 //   Bits    a register of kLanes bits: load, store, zero, &, ^, complement, add (a full adder), any
 //   Floats  a register of floats: kWidth, load, all, mul, plus, at_least (a mask, one bit a number)
+//   ones    the number of bits that are set in a word
 //
 // No function of the standard library is used here: an inline function compiled for one instruction set could be the
 // copy that the linker keeps for all.
@@ -160,14 +161,35 @@ void pool(const std::uint64_t* slices_table, const Sliced& layer, const std::uin
   pool_with(layer, valid, fired, [&](int m) { return fires(table, layer, m); });
 }
 
+void compare(const float* x, int count, float at, std::uint64_t* bits) {
+  const float one = 1.0f;
+  int k = 0;
+  for (; k + 64 <= count; k += 64) *bits++ = sign_word(x + k, 1, &one, at);
+  if (k == count) return;
+  std::uint64_t word = 0;
+  for (int j = 0; k + j < count; ++j) word |= static_cast<std::uint64_t>(x[k + j] >= at) << j;
+  *bits = word;
+}
+
+void raise(const float* x, int count, float* __restrict largest) {
+  for (int k = 0; k < count; ++k) largest[k] = largest[k] < x[k] ? x[k] : largest[k];
+}
+
 void agreements(const std::uint64_t* bits, const std::uint64_t* tiles, int inputs, int outputs, int* counts) {
   const int width = (inputs + 63) / 64;
   for (int m = 0; m < outputs; m += kTile, tiles += width * kTile) {
     int differ[kTile] = {};
     for (int word = 0; word < width; ++word) {
-      for (int j = 0; j < kTile; ++j) differ[j] += __builtin_popcountll(bits[word] ^ tiles[word * kTile + j]);
+      for (int j = 0; j < kTile; ++j) differ[j] += ones(bits[word] ^ tiles[word * kTile + j]);
     }
     for (int j = 0; j < kTile; ++j) counts[m + j] = inputs - differ[j];
+  }
+}
+
+void line(const int* counts, int inputs, const float* a, const float* b, float scale, int outputs, int act,
+          float* __restrict y) {
+  for (int m = 0; m < outputs; ++m) {
+    y[m] = activate(a[m] * (scale * static_cast<float>(2 * counts[m] - inputs)) + b[m], act);
   }
 }
 

@@ -39,10 +39,12 @@ struct Floats {
   }
 };
 
+inline int ones(std::uint64_t word) { return __builtin_popcountll(word); }
+
 #include "kernels_body.h"
 
 }  // namespace
 
-const Kernels kNeon{"neon", kLanes, signs, dense, carries, layer, pool, agreements, vector};
+const Kernels kNeon{"neon", kLanes, signs, dense, carries, layer, pool, compare, raise, agreements, line, vector};
 
 }  // namespace bipointnet

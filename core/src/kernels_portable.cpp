@@ -33,10 +33,21 @@ struct Floats {
   unsigned at_least(Floats o) const { return v >= o.v; }
 };
 
+// Without an instruction for it: sums of ever wider fields, in steps that compilers do for several words at once.
+inline int ones(std::uint64_t word) {
+  word -= word >> 1 & 0x5555555555555555;
+  word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
+  word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f;
+  word += word >> 8;
+  word += word >> 16;
+  word += word >> 32;
+  return static_cast<int>(word & 0x7f);
+}
+
 #include "kernels_body.h"
 
 }  // namespace
 
-const Kernels kPortable{"portable", kLanes, signs, dense, carries, layer, pool, agreements, vector};
+const Kernels kPortable{"portable", kLanes, signs, dense, carries, layer, pool, compare, raise, agreements, line, vector};
 
 }  // namespace bipointnet

@@ -3,6 +3,7 @@
 // A program is cut into passes over the points, each from `points` to the pool that ends it, and vector operations
 // between them. A pass goes through the cloud block by block, all of its operations on one block before the next, so
 // that nothing of the size of the cloud is ever stored but the cloud and, in large ones, the distinct codes of its points.
+// A pass in which a 1-bit layer leaves floats at every point goes through it point by point instead.
 #include "model.h"
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "cloud.h"
 #include "codes.h"
 #include "delta.h"
+#include "vectors.h"
 #include "workers.h"
 
 namespace bipointnet {
@@ -29,6 +31,23 @@ int activation_code(Activation activation) {
   return activation == Activation::relu ? 1 : activation == Activation::hardtanh ? 2 : 0;
 }
 
+bool leaves_bits(Op op) {
+  return op == Op::sign || op == Op::compare || op == Op::sign_scaled || op == Op::bilinear || op == Op::bilinear_pool;
+}
+
+std::size_t side(const Aligned<float>& square) {
+  return static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(square.size()))));
+}
+
+void record(const Layer& layer, const Vector& vector, Value& value) {
+  value.columns = static_cast<std::size_t>(layer.outputs);
+  value.bits = leaves_bits(layer.op);
+  if (!value.bits) value.numbers.insert(value.numbers.end(), vector.floats.begin(), vector.floats.end());
+  for (std::size_t m = 0; value.bits && m < value.columns; ++m) {
+    value.numbers.push_back(get_bit(vector.bits.data(), m));
+  }
+}
+
 }  // namespace
 
 // What is worked out of a layer when the model is loaded.
@@ -36,21 +55,20 @@ struct Model::Prepared {
   std::unique_ptr<SlicedLayer> sliced;  // bilinear on points, and pools of bits by their maximum
   Starts starts;                        // bilinear on points
   std::vector<float> bound;             // dense on points: -bias, what the sum is compared with
-  std::vector<float> columns;           // dense on a vector: the weights transposed
-  std::vector<std::uint64_t> tiles;     // bilinear and bilinear_float on a vector
+  VectorLayer vector;                   // on vectors, and in passes point by point
 };
 
 struct Model::Pass {
-  std::size_t first;  // the operation `points`
-  std::size_t last;   // the pool
-  std::size_t coded;  // the `sign` whose bits may be made distinct, or 0
+  std::size_t first;       // the operation `points`
+  std::size_t last;        // the pool
+  std::size_t coded;       // the operation whose bits may be made distinct, or 0
+  bool pointwise = false;  // whether it goes point by point
 };
 
 struct Model::State {
   std::size_t points = 0;
-  std::vector<std::uint64_t> bits;
-  std::vector<float> floats;
-  std::vector<std::vector<float>> matrices;  // transposed
+  Vector vector;
+  std::vector<Aligned<float>> matrices, transposed;
   std::shared_ptr<const std::vector<Starts>> pools;  // of this number of points, by layer
   std::vector<Value>* trace = nullptr;
 };
@@ -59,6 +77,7 @@ struct Model::Scratch {
   Aligned<float> floats, more_floats;
   Aligned<std::uint64_t> bits, table, mask;
   CodeSet codes;
+  Vector vector;
 };
 
 struct Model::Pooled {
@@ -67,6 +86,16 @@ struct Model::Pooled {
   std::vector<float> largest;        // max of floats
   std::vector<double> sums, group;   // mean of floats
   std::size_t in_group = 0;
+
+  template <class Number>
+  void add_to_mean(const Number& number) {
+    for (std::size_t k = 0; k < group.size(); ++k) group[k] += double{number(k)};
+    if (++in_group == kMeanGroup) {
+      in_group = 0;
+      for (std::size_t k = 0; k < group.size(); ++k) sums[k] += group[k];
+      group.assign(group.size(), 0);
+    }
+  }
 };
 
 Model::Model(Network network, const Kernels& kernels) : network_(std::move(network)), kernels_(kernels) {
@@ -82,21 +111,17 @@ Model::Model(Network network, const Kernels& kernels) : network_(std::move(netwo
     if (layer.on_points && layer.op == Op::bilinear) {
       prepared.starts = prepared.sliced->starts({layer.threshold.begin(), layer.threshold.end()});
     }
-    if (!layer.on_points && (layer.op == Op::bilinear || layer.op == Op::bilinear_float)) {
-      prepared.tiles = tiled(layer.bits, layer.inputs, layer.outputs);
-    }
     if (layer.op == Op::dense && layer.on_points) {
       for (const float bias : layer.bias) prepared.bound.push_back(-bias);
     }
-    if (layer.op == Op::dense && !layer.on_points) {
-      const std::size_t inputs = static_cast<std::size_t>(layer.inputs), outputs = layer.bias.size();
-      prepared.columns.resize(inputs * outputs);
-      for (std::size_t m = 0; m < outputs; ++m) {
-        for (std::size_t k = 0; k < inputs; ++k) prepared.columns[k * outputs + m] = layer.weight[m * inputs + k];
-      }
-    }
   }
   plan_passes();
+  auto pass = passes_.begin();
+  for (std::size_t i = 0; i < network_.layers.size(); ++i) {
+    while (pass != passes_.end() && pass->last < i) ++pass;
+    const bool in_blocks = pass != passes_.end() && pass->first <= i && !pass->pointwise;
+    if (!in_blocks) prepared_[i].vector = prepare_vector_layer(network_.layers[i]);
+  }
   check_golden();
 }
 
@@ -106,9 +131,10 @@ void Model::plan_passes() {
   for (std::size_t i = 0; i < network_.layers.size(); ++i) {
     const Layer& layer = network_.layers[i];
     if (layer.op == Op::points) passes_.push_back({i, i, 0});
-    if (layer.op == Op::sign && layer.on_points && layer.outputs <= 64 && passes_.back().coded == 0) {
-      passes_.back().coded = i;
-    }
+    if (!layer.on_points) continue;
+    const bool codes = (layer.op == Op::sign || layer.op == Op::compare) && layer.outputs <= 64;
+    if (codes && passes_.back().coded == 0) passes_.back().coded = i;
+    if (layer.op == Op::bilinear_float || layer.op == Op::bilinear_scaled) passes_.back().pointwise = true;
     if (layer.op == Op::bilinear_pool || layer.op == Op::pool) {
       passes_.back().last = i;
       if (layer.op == Op::pool || layer.pool == Pool::mean) passes_.back().coded = 0;
@@ -223,29 +249,20 @@ void Model::run(const float* numbers, std::size_t points, bool raw, unsigned thr
       i = pass->last;
       ++pass;
     } else {
-      run_vector(i, state);
+      run_on_cloud(i, state);
     }
     if (trace == nullptr) continue;
-    const Layer& layer = network_.layers[i];
     Value& value = (*trace)[i];
-    value.columns = static_cast<std::size_t>(layer.outputs);
-    if (layer.op == Op::matrix) {
+    record(network_.layers[i], state.vector, value);
+    if (network_.layers[i].op == Op::matrix) {
       value.rows = value.columns;
-      const std::vector<float>& transposed = state.matrices.back();
-      for (std::size_t j = 0; j < transposed.size(); ++j) {
-        value.numbers.push_back(transposed[j % value.columns * value.columns + j / value.columns]);
-      }
-    } else if (layer.op == Op::bilinear || layer.op == Op::bilinear_pool || layer.op == Op::sign) {
-      value.bits = true;
-      for (std::size_t m = 0; m < value.columns; ++m) value.numbers.push_back(get_bit(state.bits.data(), m));
-    } else {
-      value.numbers = state.floats;
+      value.numbers.assign(state.matrices.back().begin(), state.matrices.back().end());
     }
   }
-  for (const float logit : state.floats) {
+  for (const float logit : state.vector.floats) {
     if (!std::isfinite(logit)) throw InputError("coordinates so large that the logits are not finite, expected smaller");
   }
-  std::copy(state.floats.begin(), state.floats.end(), logits);
+  std::copy(state.vector.floats.begin(), state.vector.floats.end(), logits);
 }
 
 void Model::run_pass(const Pass& pass, const Cloud& cloud, State& state, unsigned threads) const {
@@ -267,7 +284,8 @@ void Model::run_pass(const Pass& pass, const Cloud& cloud, State& state, unsigne
     std::unique_ptr<Scratch> scratch = take_scratch();
     // Fewer distinct points help only where they make fewer blocks.
     const bool distinct = pass.coded != 0 && state.trace == nullptr && end - first > 2;
-    (this->*(distinct ? &Model::run_distinct : &Model::run_blocks))(pass, cloud, state, first, end, *scratch, pooled);
+    const auto run = pass.pointwise ? &Model::run_points : distinct ? &Model::run_distinct : &Model::run_blocks;
+    (this->*run)(pass, cloud, state, first, end, *scratch, pooled);
     give_back(std::move(scratch));
   });
   Pooled& all = shares.front();
@@ -277,15 +295,15 @@ void Model::run_pass(const Pass& pass, const Cloud& cloud, State& state, unsigne
     for (std::size_t i = 0; i < all.largest.size(); ++i) all.largest[i] = std::max(all.largest[i], shares[w].largest[i]);
   }
   if (last.op == Op::pool) {
-    state.floats = all.largest;
+    state.vector.floats.assign(all.largest.begin(), all.largest.end());
     if (last.pool == Pool::mean) {
       for (std::size_t i = 0; i < outputs; ++i) {
-        state.floats[i] = static_cast<float>((all.sums[i] + all.group[i]) / static_cast<double>(state.points));
+        state.vector.floats[i] = static_cast<float>((all.sums[i] + all.group[i]) / static_cast<double>(state.points));
       }
     }
     return;
   }
-  state.bits = all.fired;
+  state.vector.bits = all.fired;
   if (last.pool == Pool::mean) {
     // The agreements of all points with a row: an input that is 1 at `ones` points agrees there, or at all others.
     const std::int64_t points = static_cast<std::int64_t>(state.points);
@@ -295,7 +313,7 @@ void Model::run_pass(const Pass& pass, const Cloud& cloud, State& state, unsigne
         sum += get_bit(last.bits.data() + m * words_for(inputs), k) ? all.ones[k] : points - all.ones[k];
       }
       const double bound = std::ceil(static_cast<double>(points) * last.line[2 * m]);
-      if (static_cast<double>(sum) >= bound) state.bits[m / 64] |= std::uint64_t{1} << m % 64;
+      if (static_cast<double>(sum) >= bound) state.vector.bits[m / 64] |= std::uint64_t{1} << m % 64;
     }
   }
 }
@@ -372,8 +390,8 @@ void Model::run_block(std::size_t from, std::size_t to, const State& state, std:
         record_floats(i, scratch.floats.data(), outputs);
         break;
       case Op::transform: {
-        const std::vector<float>& matrix = state.matrices[static_cast<std::size_t>(layer.matrix)];
-        const std::size_t size = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(matrix.size()))));
+        const Aligned<float>& matrix = state.transposed[static_cast<std::size_t>(layer.matrix)];
+        const std::size_t size = side(matrix);
         // Adding -0 changes nothing, not even the sign of a zero.
         const std::vector<float> nothing(size, -0.0f);
         if (then_sign && size == inputs) {
@@ -407,10 +425,11 @@ void Model::run_block(std::size_t from, std::size_t to, const State& state, std:
         if (then_sign) record_bits(++i, outputs);
         break;
       }
-      case Op::sign: {
-        const float one = 1.0f, zero = 0.0f;
+      case Op::sign:
+      case Op::compare: {
+        const float one = 1.0f;
         for (std::size_t k = 0; k < inputs; ++k) {
-          kernels_.signs(scratch.floats.data() + k * lanes, 1, &one, &zero, 1, scratch.bits.data() + k * width);
+          kernels_.signs(scratch.floats.data() + k * lanes, 1, &one, &layer.at, 1, scratch.bits.data() + k * width);
         }
         record_bits(i, outputs);
         break;
@@ -442,12 +461,7 @@ void Model::run_block(std::size_t from, std::size_t to, const State& state, std:
           }
         } else {
           for (std::size_t p = 0; p < valid; ++p) {
-            for (std::size_t k = 0; k < inputs; ++k) pooled.group[k] += double{scratch.floats[k * lanes + p]};
-            if (++pooled.in_group == kMeanGroup) {
-              pooled.in_group = 0;
-              for (std::size_t k = 0; k < inputs; ++k) pooled.sums[k] += pooled.group[k];
-              pooled.group.assign(inputs, 0);
-            }
+            pooled.add_to_mean([&](std::size_t k) { return scratch.floats[k * lanes + p]; });
           }
         }
         break;
@@ -457,52 +471,66 @@ void Model::run_block(std::size_t from, std::size_t to, const State& state, std:
   }
 }
 
-void Model::run_vector(std::size_t index, State& state) const {
+void Model::run_points(const Pass& pass, const Cloud& cloud, const State& state, std::size_t first, std::size_t last,
+                       Scratch& scratch, Pooled& pooled) const {
+  const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes);
+  const std::size_t channels = static_cast<std::size_t>(network_.channels);
+  for (std::size_t point = first * lanes; point < std::min(last * lanes, cloud.points); ++point) {
+    const float* rows = cloud.rows.data() + point / lanes * channels * lanes + point % lanes;
+    Vector& vector = scratch.vector;
+    vector.floats.resize(channels);
+    for (std::size_t c = 0; c < channels; ++c) vector.floats[c] = rows[c * lanes];
+    for (std::size_t i = pass.first; i < pass.last; ++i) {
+      const Layer& layer = network_.layers[i];
+      if (layer.op == Op::transform) {
+        const Aligned<float>& matrix = state.matrices[static_cast<std::size_t>(layer.matrix)];
+        transform_vector(kernels_, matrix, side(matrix), vector);
+      } else if (layer.op != Op::points) {
+        run_vector(kernels_, layer, prepared_[i].vector, vector);
+      }
+      if (state.trace == nullptr) continue;
+      record(layer, vector, (*state.trace)[i]);
+      ++(*state.trace)[i].rows;
+    }
+    pool_point(pass.last, state, vector, pooled);
+  }
+}
+
+void Model::pool_point(std::size_t index, const State& state, Vector& vector, Pooled& pooled) const {
   const Layer& layer = network_.layers[index];
   const std::size_t outputs = static_cast<std::size_t>(layer.outputs);
-  switch (layer.op) {
-    case Op::dense: {
-      std::vector<float> y(outputs);
-      kernels_.vector(state.floats.data(), layer.inputs, prepared_[index].columns.data(), layer.bias.data(),
-                      layer.outputs, activation_code(layer.activation), y.data());
-      state.floats = std::move(y);
-      break;
+  if (layer.op == Op::bilinear_pool && layer.pool == Pool::max) {
+    const std::vector<int>& threshold = (*state.pools)[index].threshold;
+    count_agreements(kernels_, layer, prepared_[index].vector, vector);
+    for (std::size_t m = 0; m < outputs; ++m) {
+      if (vector.counts[m] >= threshold[m]) pooled.fired[m / 64] |= std::uint64_t{1} << m % 64;
     }
-    case Op::sign:
-      state.bits.assign(words_for(outputs), 0);
-      pack_signs(state.floats.data(), 1, outputs, state.bits.data());
-      break;
-    case Op::bilinear:
-    case Op::bilinear_float: {
-      std::vector<int> counts(outputs + kTile);
-      kernels_.agreements(state.bits.data(), prepared_[index].tiles.data(), layer.inputs, layer.outputs, counts.data());
-      if (layer.op == Op::bilinear) {
-        state.bits.assign(words_for(outputs), 0);
-        for (std::size_t m = 0; m < outputs; ++m) {
-          if (counts[m] >= layer.threshold[m]) state.bits[m / 64] |= std::uint64_t{1} << m % 64;
-        }
-        break;
-      }
-      state.floats.resize(outputs);
-      for (std::size_t m = 0; m < outputs; ++m) {
-        const float z = static_cast<float>(2 * counts[m] - layer.inputs);
-        const float y = static_cast<float>(layer.line[2 * m]) * z + static_cast<float>(layer.line[2 * m + 1]);
-        state.floats[m] = activate(y, activation_code(layer.activation));
-      }
-      break;
+  } else if (layer.op == Op::bilinear_pool) {
+    for (std::size_t k = 0; k < pooled.ones.size(); ++k) pooled.ones[k] += get_bit(vector.bits.data(), k);
+  } else if (layer.pool == Pool::max) {
+    kernels_.raise(vector.floats.data(), layer.outputs, pooled.largest.data());
+  } else {
+    pooled.add_to_mean([&](std::size_t k) { return vector.floats[k]; });
+  }
+}
+
+void Model::run_on_cloud(std::size_t index, State& state) const {
+  const Layer& layer = network_.layers[index];
+  Aligned<float>& floats = state.vector.floats;
+  if (layer.op == Op::shift) {
+    const float shift = static_cast<float>(delta(state.points));
+    for (float& number : floats) number -= shift;
+  } else if (layer.op == Op::matrix) {
+    const std::size_t size = static_cast<std::size_t>(layer.outputs);
+    Aligned<float> transposed(size * size);
+    for (std::size_t r = 0; r < size; ++r) {
+      floats[r * size + r] += 1.0f;
+      for (std::size_t c = 0; c < size; ++c) transposed[c * size + r] = floats[r * size + c];
     }
-    case Op::matrix: {
-      std::vector<float> transposed(outputs * outputs);
-      for (std::size_t r = 0; r < outputs; ++r) {
-        for (std::size_t c = 0; c < outputs; ++c) {
-          transposed[c * outputs + r] = state.floats[r * outputs + c] + (r == c ? 1.0f : 0.0f);
-        }
-      }
-      state.matrices.push_back(std::move(transposed));
-      break;
-    }
-    default:
-      throw std::logic_error("an operation on points outside of a pass");
+    state.matrices.push_back(std::move(floats));
+    state.transposed.push_back(std::move(transposed));
+  } else {
+    run_vector(kernels_, layer, prepared_[index].vector, state.vector);
   }
 }
 

@@ -15,6 +15,8 @@
 
 namespace bipointnet {
 
+struct Vector;
+
 // The value after one operation, for people and tests.
 struct Value {
   bool bits = false;                // whether the numbers are 0 or 1
@@ -59,7 +61,10 @@ class Model {
                     Scratch& scratch, Pooled& pooled) const;
   void run_block(std::size_t from, std::size_t to, const State& state, std::size_t valid, Scratch& scratch,
                  Pooled& pooled) const;
-  void run_vector(std::size_t index, State& state) const;
+  void run_points(const Pass& pass, const Cloud& cloud, const State& state, std::size_t first, std::size_t last,
+                  Scratch& scratch, Pooled& pooled) const;
+  void pool_point(std::size_t index, const State& state, Vector& vector, Pooled& pooled) const;
+  void run_on_cloud(std::size_t index, State& state) const;
   std::shared_ptr<const std::vector<Starts>> thresholds(std::size_t points) const;
   std::unique_ptr<Scratch> take_scratch() const;
   void give_back(std::unique_ptr<Scratch> scratch) const;

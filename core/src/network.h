@@ -15,7 +15,21 @@ struct FormatError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-enum class Op { points, transform, dense, sign, bilinear, bilinear_pool, bilinear_float, pool, matrix };
+enum class Op {
+  points,
+  transform,
+  dense,
+  sign,
+  compare,
+  sign_scaled,
+  bilinear,
+  bilinear_pool,
+  bilinear_float,
+  bilinear_scaled,
+  pool,
+  shift,
+  matrix,
+};
 enum class Activation { none, relu, hardtanh };
 enum class Pool { max, mean };
 
@@ -27,6 +41,7 @@ struct Layer {
   Activation activation = Activation::none;
   Pool pool = Pool::max;
   bool shifted = false;                 // bilinear_pool: d = delta(n)
+  float at = 0;                         // compare
   int matrix = 0;                       // transform: number of the matrix; matrix: the number it gets
   std::vector<std::uint64_t> bits;      // outputs x words_for(inputs), row-major
   std::vector<std::int16_t> threshold;  // outputs

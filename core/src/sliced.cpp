@@ -55,6 +55,7 @@ SlicedLayer::SlicedLayer(const std::vector<std::uint64_t>& bits, int inputs, int
 
 Starts SlicedLayer::starts(const std::vector<int>& threshold) const {
   Starts starts;
+  starts.threshold = threshold;
   starts.start.resize(threshold.size());
   starts.varies.resize(words_for(threshold.size()));
   starts.always.resize(words_for(threshold.size()));

@@ -10,6 +10,7 @@ namespace bipointnet {
 
 // What follows from the thresholds of a layer: where counting starts.
 struct Starts {
+  std::vector<int> threshold;
   std::vector<std::uint32_t> start;
   std::vector<std::uint64_t> varies, always;
 };

@@ -192,7 +192,7 @@ inline PackedFile small_file() {
   return file;
 }
 
-// Every operation, and rows that end inside a word, at its end and after one bit of the next.
+// Every operation without a scale, and rows that end inside a word, at its end and after one bit of the next.
 inline PackedFile full_file() {
   PackedFile file;
   file.manifest = packed_manifest(
@@ -220,6 +220,26 @@ inline PackedFile full_file() {
   file.add_f32("11.line", {4, 2});
   file.add_f32("12.weight", {2, 4});
   file.add_f32("12.bias", {2});
+  file.add_f32("golden", {2});
+  return file;
+}
+
+// The operations of methods whose bits have thresholds or scales of their own.
+inline PackedFile scaled_file() {
+  PackedFile file;
+  file.manifest = packed_manifest(
+      "[\"a\",\"b\"]", "none",
+      "{\"op\":\"points\"},{\"op\":\"compare\",\"at\":0.25},"
+      "{\"op\":\"bilinear_float\",\"outputs\":9,\"activation\":\"hardtanh\"},{\"op\":\"sign_scaled\"},"
+      "{\"op\":\"bilinear_scaled\",\"outputs\":70,\"activation\":\"none\"},{\"op\":\"pool\",\"pool\":\"max\"},"
+      "{\"op\":\"shift\"},{\"op\":\"sign_scaled\"},"
+      "{\"op\":\"bilinear_scaled\",\"outputs\":2,\"activation\":\"relu\"}");
+  file.add_bits("2.weight", 9, 3);
+  file.add_f32("2.line", {9, 2});
+  file.add_bits("4.weight", 70, 9);
+  file.add_f32("4.line", {70, 2});
+  file.add_bits("8.weight", 2, 70);
+  file.add_f32("8.line", {2, 2});
   file.add_f32("golden", {2});
   return file;
 }

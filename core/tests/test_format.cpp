@@ -93,6 +93,20 @@ void test_a_pool_by_mean_arrives() {
   CHECK(network.layers[2].line == (std::vector<double>{0, 0, 1, 0, 2, 0, 3, 0}));
 }
 
+void test_thresholds_and_scales_arrive() {
+  const Network network = parse(scaled_file().bytes());
+  if (!CHECK_EQUAL(network.layers.size(), 9u)) return;
+  check_shape(network.layers[1], Op::compare, 3, 3, true);
+  CHECK_EQUAL(network.layers[1].at, 0.25f);
+  check_shape(network.layers[2], Op::bilinear_float, 3, 9, true);
+  check_shape(network.layers[3], Op::sign_scaled, 9, 9, true);
+  check_shape(network.layers[4], Op::bilinear_scaled, 9, 70, true);
+  check_shape(network.layers[6], Op::shift, 70, 70, false);
+  check_shape(network.layers[7], Op::sign_scaled, 70, 70, false);
+  check_shape(network.layers[8], Op::bilinear_scaled, 70, 2, false);
+  CHECK(network.layers[8].activation == Activation::relu);
+}
+
 void test_the_order_of_keys_and_tensors_is_free() {
   PackedFile file = full_file();
   std::reverse(file.tensors.begin(), file.tensors.end());
@@ -102,7 +116,7 @@ void test_the_order_of_keys_and_tensors_is_free() {
 }
 
 void test_every_truncation_is_refused() {
-  for (const PackedFile& file : {small_file(), full_file()}) {
+  for (const PackedFile& file : {small_file(), full_file(), scaled_file()}) {
     const Bytes bytes = file.bytes();
     for (std::size_t size = 0; size < bytes.size(); ++size) CHECK(!error_of(bytes.data(), size).empty());
   }
@@ -229,10 +243,23 @@ void test_the_order_of_operations_is_checked() {
              "operation 1, transform: matrix 0, expected one of the 0 kept");
   CHECK_SAYS(error_of_program(points + "," + pool + ",{\"op\":\"bilinear\",\"outputs\":3}"),
              "operation 2, bilinear: works on vector floats (3), expected point bits or vector bits");
-  CHECK_SAYS(error_of_program(points + "," + sign +
-                              ",{\"op\":\"bilinear_float\",\"outputs\":3,\"activation\":\"none\"}"),
-             
-             "operation 2, bilinear_float: works on point bits (3), expected vector bits");
+  const std::string scaled = "{\"op\":\"sign_scaled\"}";
+  const std::string line = "\"outputs\":3,\"activation\":\"none\"}";
+  CHECK_SAYS(error_of_program(points + "," + scaled + ",{\"op\":\"bilinear_float\"," + line),
+             "operation 2, bilinear_float: works on scaled point bits (3), expected point bits or vector bits");
+  CHECK_SAYS(error_of_program(points + "," + pool + "," + scaled + ",{\"op\":\"bilinear\",\"outputs\":3}"),
+             "operation 3, bilinear: works on scaled vector bits (3), expected point bits or vector bits");
+  CHECK_SAYS(error_of_program(points + "," + sign + ",{\"op\":\"bilinear_scaled\"," + line),
+             "operation 2, bilinear_scaled: works on point bits (3), expected scaled point bits or scaled vector bits");
+  CHECK_SAYS(error_of_program(points + ",{\"op\":\"shift\"}"),
+             "operation 1, shift: works on point floats (3), expected vector floats");
+  CHECK_EQUAL(error_of_program(points + "," + pool + ",{\"op\":\"shift\"}"), "");
+  for (const char* at : {"1e39", "0.1", "-1e-60"}) {
+    CHECK_SAYS(error_of_program(points + ",{\"op\":\"compare\",\"at\":" + at + "}"),
+               std::string("operation 1, compare: at ") + at + ", expected a number that float32 holds");
+  }
+  CHECK_SAYS(error_of_program(points + ",{\"op\":\"compare\",\"at\":\"0\"}"), "operation 1, compare: at \"0\"");
+  CHECK_SAYS(error_of_program(points + ",{\"op\":\"compare\",\"at\":0.5}"), "program: ends with point bits (3)");
   CHECK_SAYS(error_of_program(points + ",{\"op\":\"bilinear_pool\",\"outputs\":3,\"pool\":\"max\",\"shift\":\"none\"}"),
              "operation 1, bilinear_pool: works on point floats (3), expected point bits");
   CHECK_SAYS(error_of_program(points + ",{\"op\":\"matrix\",\"size\":2}"),
@@ -285,6 +312,7 @@ void test_matrices_are_counted() {
 int main() {
   test_every_field_of_a_valid_file_arrives();
   test_a_pool_by_mean_arrives();
+  test_thresholds_and_scales_arrive();
   test_the_order_of_keys_and_tensors_is_free();
   test_every_truncation_is_refused();
   test_every_changed_byte_gives_a_network_or_an_error();

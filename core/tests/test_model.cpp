@@ -64,6 +64,12 @@ struct Builder {
 
   void sign() { add(Op::sign, width); }
 
+  void compare(float at) { add(Op::compare, width).at = at; }
+
+  void sign_scaled() { add(Op::sign_scaled, width); }
+
+  void shift() { add(Op::shift, width); }
+
   void transform(int matrix) { add(Op::transform, width).matrix = matrix; }
 
   Layer& weights(Op op, int outputs) {
@@ -104,8 +110,8 @@ struct Builder {
     points = false;
   }
 
-  void bilinear_float(int outputs, Activation activation) {
-    Layer& layer = weights(Op::bilinear_float, outputs);
+  void bilinear_float(int outputs, Activation activation, Op op = Op::bilinear_float) {
+    Layer& layer = weights(op, outputs);
     layer.activation = activation;
     for (int m = 0; m < 2 * outputs; ++m) layer.line.push_back(double{0.1f * number()});
   }
@@ -148,11 +154,23 @@ float product(const float* w, std::size_t step, const std::vector<float>& x, int
   return sum;
 }
 
+// The mean of |x|, in eight sums that are then added.
+float mean_size(const std::vector<float>& x) {
+  double total = 0;
+  for (std::size_t j = 0; j < 8; ++j) {
+    double sum = 0;
+    for (std::size_t k = j; k < x.size(); k += 8) sum += std::abs(double{x[k]});
+    total += sum;
+  }
+  return static_cast<float>(total / static_cast<double>(x.size()));
+}
+
 // The value after every operation, for a cloud that is taken as it is.
 std::vector<Naive> interpret(const Network& network, const std::vector<float>& cloud) {
   const std::size_t channels = at(network.channels), n = cloud.size() / channels;
   std::vector<Naive> values;
   std::vector<std::vector<float>> current, matrices;
+  std::vector<float> scales;
   for (const Layer& layer : network.layers) {
     std::vector<std::vector<float>> next;
     if (layer.op == Op::points) {
@@ -191,7 +209,15 @@ std::vector<Naive> interpret(const Network& network, const std::vector<float>& c
       for (int i = 0; i < layer.outputs; ++i) m[at(i * layer.outputs + i)] += 1.0f;
       matrices.push_back(m);
       next = {m};
+    } else if (layer.op == Op::shift) {
+      next = current;
+      for (float& v : next[0]) v -= static_cast<float>(delta(n));
     } else {
+      if (layer.op == Op::sign_scaled) {
+        scales.clear();
+        for (const auto& row : current) scales.push_back(mean_size(row));
+      }
+      std::size_t number_of_row = 0;
       for (const auto& row : current) {
         std::vector<float> y = layer.op == Op::transform ? row : std::vector<float>(at(layer.outputs));
         if (layer.op == Op::transform) {
@@ -199,15 +225,18 @@ std::vector<Naive> interpret(const Network& network, const std::vector<float>& c
           const int size = static_cast<int>(std::lround(std::sqrt(static_cast<double>(m.size()))));
           for (int d = 0; d < size; ++d) y[at(d)] = product(&m[at(d)], at(size), row, size);
         }
+        const std::size_t i = number_of_row++;
         for (int m = 0; m < layer.outputs; ++m) {
           float& v = y[at(m)];
-          if (layer.op == Op::sign) v = row[at(m)] >= 0;
+          if (layer.op == Op::sign || layer.op == Op::sign_scaled) v = row[at(m)] >= 0;
+          if (layer.op == Op::compare) v = row[at(m)] >= layer.at;
           if (layer.op == Op::bilinear) v = agreements(layer, m, row) >= layer.threshold[at(m)];
           if (layer.op == Op::dense) {
             v = product(&layer.weight[at(m * layer.inputs)], 1, row, layer.inputs) + layer.bias[at(m)];
           }
-          if (layer.op == Op::bilinear_float) {
-            const float z = static_cast<float>(2 * agreements(layer, m, row) - layer.inputs);
+          if (layer.op == Op::bilinear_float || layer.op == Op::bilinear_scaled) {
+            volatile float z = static_cast<float>(2 * agreements(layer, m, row) - layer.inputs);
+            if (layer.op == Op::bilinear_scaled) z = scales[i] * z;
             volatile float scaled = static_cast<float>(layer.line[at(2 * m)]) * z;
             v = scaled + static_cast<float>(layer.line[at(2 * m + 1)]);
           }
@@ -307,6 +336,58 @@ Network with_transforms(bool binary_first) {
   b.bilinear(66);
   b.pool(99, Pool::max, false);
   b.bilinear_float(5, Activation::relu);
+  return b.network;
+}
+
+// Floats at every point behind 1-bit layers, with a scale a point and without one.
+Network with_scales(Pool kind, bool shifted) {
+  Builder b(3, 6);
+  b.start();
+  b.dense(37, Activation::hardtanh);
+  b.sign_scaled();
+  b.bilinear_float(70, Activation::hardtanh, Op::bilinear_scaled);
+  b.sign_scaled();
+  b.bilinear_float(131, Activation::none, Op::bilinear_scaled);
+  b.pool_floats(kind);
+  if (shifted) b.shift();
+  b.sign_scaled();
+  b.bilinear_float(20, Activation::hardtanh, Op::bilinear_scaled);
+  b.dense(6, Activation::none);
+  return b.network;
+}
+
+Network pointwise_with_transforms(Pool kind) {
+  Builder b(4, 5);
+  b.start();
+  b.sign();
+  b.bilinear_float(30, Activation::hardtanh);
+  b.compare(0.25f);
+  b.pool(50, kind, kind == Pool::max);
+  b.bilinear_float(9, Activation::none);
+  b.matrix(3);
+  b.start();
+  b.transform(0);
+  b.sign();
+  b.bilinear_float(20, Activation::hardtanh);
+  b.dense(11, Activation::relu);
+  b.compare(0.5f);
+  b.bilinear(66);
+  b.pool(99, kind, false);
+  b.bilinear_float(5, Activation::relu);
+  return b.network;
+}
+
+// A comparison with another number than 0, in blocks.
+Network compared() {
+  Builder b(3, 4);
+  b.start();
+  b.dense(20, Activation::none);
+  b.compare(-0.375f);
+  b.bilinear(66);
+  b.pool(99, Pool::max, true);
+  b.bilinear_float(33, Activation::hardtanh);
+  b.compare(0.125f);
+  b.bilinear_float(4, Activation::none);
   return b.network;
 }
 
@@ -427,6 +508,12 @@ int main() {
   check_network(vanilla(3, 40, 64, 70, Pool::mean, false), {1, 63, 513, 1100});
   check_network(with_transforms(false), {1, 65, 600, 2001});
   check_network(with_transforms(true), {1, 65, 600});
+  check_network(with_scales(Pool::max, true), {1, 2, 65, 600});
+  check_network(with_scales(Pool::max, false), {3, 513});
+  check_network(with_scales(Pool::mean, false), {1, 64, 65, 600});
+  check_network(pointwise_with_transforms(Pool::max), {1, 65, 600});
+  check_network(pointwise_with_transforms(Pool::mean), {1, 65, 600});
+  check_network(compared(), {1, 65, 600, 2001});
   check_network(full_precision(Pool::max), {1, 65, 600});
   check_network(full_precision(Pool::mean), {1, 64, 65, 600});
   check_normalising();

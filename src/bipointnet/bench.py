@@ -75,7 +75,7 @@ def float_twin(model: Model) -> list[Step]:
             source = add(Step("transform", source, operation.inputs, steps[matrix].outputs, matrix=matrix))
         elif op == "matrix":
             matrices.append(add(Step("matrix", source, operation.inputs, fields["size"])))
-        elif op in ("dense", "bilinear", "bilinear_pool", "bilinear_float"):
+        elif "outputs" in fields:
             relu = following is not None and following.op != "matrix"
             source = add(Step("linear", source, operation.inputs, operation.outputs, relu))
         if op in ("bilinear_pool", "pool"):

@@ -11,7 +11,7 @@ from bipointnet.errors import UserError
 
 CHOICES = {
     "model": ("pointnet-vanilla", "pointnet"),
-    "method": ("fp", "bnn", "lsr"),
+    "method": ("fp", "bnn", "xnor", "xnor++", "bi-real", "abc-net", "ir-net", "lsr"),
     "pool": ("max", "avg", "ema-max", "ema-avg"),
     "optimizer": ("adam", "adamw"),
     "up": ("x", "y", "z"),
@@ -29,7 +29,7 @@ class Config:
     """A training run. The defaults are the paper's recipe for classification."""
 
     model: str = _option("pointnet-vanilla", "Backbone: pointnet-vanilla or pointnet (with T-Nets).")
-    method: str = _option("lsr", "Binarization: lsr, bnn, or fp for full precision.")
+    method: str = _option("lsr", "Binarization: lsr, bnn, xnor, xnor++, bi-real, abc-net, ir-net; fp: full precision.")
     pool: str | None = _option(None, "Pool over points: max, avg, ema-max, ema-avg (default: ema-max; max for fp).")
     binary_first: bool = _option(False, "Binarize the first layer too.")
     binary_last: bool = _option(False, "Binarize the last layer too.")

@@ -16,6 +16,7 @@ import numpy as np
 
 from bipointnet.clouds import normalize
 
+SIGNS = ("sign", "compare", "sign_scaled")  # operations that take bits of floats
 DTYPES = {"U64": "<u8", "I16": "<i2", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
 
 
@@ -104,12 +105,24 @@ def mean(x: np.ndarray) -> np.ndarray:
     return (np.add.accumulate(sums, axis=0)[-1] / len(x)).astype(np.float32)
 
 
+def mean_size(x: np.ndarray) -> np.ndarray:
+    """Mean of |x| as the format sums it: float64, in eight sums of every eighth number; (..., K) -> (...) float32."""
+    sizes = np.abs(x.astype(np.float64))
+    sums = [np.add.accumulate(sizes[..., j::8], axis=-1)[..., -1:] for j in range(min(8, x.shape[-1]))]
+    total = np.add.accumulate(np.concatenate(sums, axis=-1), axis=-1)[..., -1]
+    return (total / x.shape[-1]).astype(np.float32)
+
+
 @dataclass
 class Machine:
-    """One run of a program: the cloud (N, channels) as the network sees it, the current value, the matrices so far."""
+    """One run of a program: the cloud (N, channels) as the network sees it, the current value, the matrices so far.
+
+    scale: of scaled bits, a number a point (N,) or one.
+    """
 
     cloud: np.ndarray
     value: np.ndarray = field(default_factory=lambda: np.empty(0))
+    scale: np.ndarray = field(default_factory=lambda: np.ones((), np.float32))
     matrices: list[np.ndarray] = field(default_factory=list)
 
     def points(self, op: dict, tensors: dict) -> np.ndarray:
@@ -126,6 +139,13 @@ class Machine:
     def sign(self, op: dict, tensors: dict) -> np.ndarray:
         return self.value >= 0
 
+    def compare(self, op: dict, tensors: dict) -> np.ndarray:
+        return self.value >= np.float32(op["at"])
+
+    def sign_scaled(self, op: dict, tensors: dict) -> np.ndarray:
+        self.scale = mean_size(self.value)
+        return self.value >= 0
+
     def _agreements(self, tensors: dict) -> np.ndarray:
         return agreements(self.value, unpack_bits(tensors["weight"], self.value.shape[-1]))
 
@@ -140,12 +160,21 @@ class Machine:
         return (counts >= np.ceil(line[:, 0] + line[:, 1] * d)).any(axis=0)
 
     def bilinear_float(self, op: dict, tensors: dict) -> np.ndarray:
-        z = (2 * self._agreements(tensors) - len(self.value)).astype(np.float32)
+        return self._line(op, tensors, np.ones((), np.float32))
+
+    def bilinear_scaled(self, op: dict, tensors: dict) -> np.ndarray:
+        return self._line(op, tensors, self.scale)
+
+    def _line(self, op: dict, tensors: dict, scale: np.ndarray) -> np.ndarray:
+        z = (2 * self._agreements(tensors) - self.value.shape[-1]).astype(np.float32)
         a, b = tensors["line"].T
-        return activate(a * z + b, op["activation"])
+        return activate(a * (scale[..., None] * z) + b, op["activation"])
 
     def pool(self, op: dict, tensors: dict) -> np.ndarray:
         return mean(self.value) if op["pool"] == "mean" else self.value.max(axis=0)
+
+    def shift(self, op: dict, tensors: dict) -> np.ndarray:
+        return self.value - np.float32(delta(len(self.cloud)))
 
     def matrix(self, op: dict, tensors: dict) -> np.ndarray:
         size = op["size"]
@@ -158,10 +187,14 @@ OPERATIONS: dict[str, Callable[[Machine, dict, dict], np.ndarray]] = {
     "transform": Machine.transform,
     "dense": Machine.dense,
     "sign": Machine.sign,
+    "compare": Machine.compare,
+    "sign_scaled": Machine.sign_scaled,
     "bilinear": Machine.bilinear,
     "bilinear_pool": Machine.bilinear_pool,
     "bilinear_float": Machine.bilinear_float,
+    "bilinear_scaled": Machine.bilinear_scaled,
     "pool": Machine.pool,
+    "shift": Machine.shift,
     "matrix": Machine.matrix,
 }
 

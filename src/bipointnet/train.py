@@ -9,7 +9,8 @@ A run folder holds
     last.safetensors      weights of the last finished epoch that was saved
     best.safetensors      weights of the epoch with the best test accuracy
     resume.safetensors    weights, optimizer state and history: what --resume reads
-    metrics.csv           one row an epoch; TensorBoard's files lie in tensorboard/
+    metrics.csv           one row an epoch; TensorBoard's files lie in tensorboard/. Judged epochs also have the entropy
+                          of the pooled bits, the T-Net regulariser and the share of activations without gradient
     result.json           the figures of the finished run
 """
 
@@ -35,18 +36,20 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bipointnet import __version__, augment, checkpoint
+from bipointnet.analysis import glance
 from bipointnet.compiled import compare_gradients
 from bipointnet.config import Config
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.models import Output
-from bipointnet.nn import calibrate
+from bipointnet.nn import advance, calibrate
 from bipointnet.tasks import Judgement, classification_loss, judge
 
 JUDGE_EVERY, JUDGE_LAST = 10, 10
 SAVE_SECONDS = 10.0
-COLUMNS: tuple[str, ...] = ("epoch", "lr", "loss", "train_oa", "test_oa", "test_macc", "entropy", "seconds")
+JUDGED = ("test_oa", "test_macc", "entropy", "regularizer", "zero_gradient")
+COLUMNS: tuple[str, ...] = ("epoch", "lr", "loss", "train_oa", *JUDGED, "seconds")
 Row = dict[str, Any]
 
 
@@ -218,6 +221,7 @@ class Run:
 
     def run_epoch(self, epoch: int, watch: Callable[[Moment], None]) -> Row:
         self.network.train()
+        advance(self.model, (epoch - 1) / self.config.epochs)
         losses, right = [], []
         for step, (clouds, labels) in enumerate(self.batches(epoch)):
             for group in self.optimizer.param_groups:
@@ -249,6 +253,7 @@ class Run:
                 "test_oa": judgement.overall,
                 "test_macc": judgement.mean_class,
                 "entropy": judgement.entropy,
+                **glance(self.model, self.test_clouds, self.config.points),
             }
         return row
 
@@ -330,6 +335,8 @@ def result(run: Run, seconds: float) -> dict[str, Any]:
         "best_oa": run.best_oa,
         "last_macc": last["test_macc"],
         "entropy": last["entropy"],
+        "regularizer": last.get("regularizer"),
+        "zero_gradient": last.get("zero_gradient"),
         "seconds": seconds,
         "device": torch.cuda.get_device_name(run.device) if run.device.type == "cuda" else platform.machine(),
         "commit": commit(),

@@ -13,7 +13,7 @@ Clouds are made up, of awkward sizes, and taken from a test split where one is g
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -133,6 +133,22 @@ def _compare_values(
         tally.compare(f"{name}, operation {i} ({op['op']})", f.astype(np.uint8) if f.dtype == bool else f, e)
 
 
+def readers(program: list[dict[str, Any]]) -> list[int]:
+    """The operations that read the bits of a 1-bit layer, each layer once, in the network's order.
+
+    A pass that starts as an earlier one did, to have floats where that had bits, runs the layers of that start again.
+    """
+    found: list[int] = []
+    starts: list[list[dict[str, Any]]] = []
+    start: list[dict[str, Any]] = []
+    for i, op in enumerate(program):
+        start = [op] if op["op"] == "points" else [*start, op]
+        if op["op"].startswith("bilinear") and start[:-1] not in starts:
+            found.append(i)
+            starts.append(start[:-1])
+    return found
+
+
 def rounding(packed: reference.Packed, values: list[np.ndarray]) -> list[np.ndarray]:
     """How far each value of a trace may be from the same in exact arithmetic, given that all bits are right.
 
@@ -141,6 +157,7 @@ def rounding(packed: reference.Packed, values: list[np.ndarray]) -> list[np.ndar
     """
     errors: list[np.ndarray] = []
     matrices: list[int] = []
+    scale, scale_error = np.ones(()), np.zeros(())  # of scaled bits: (N,), or one number
     for i, op in enumerate(packed.manifest["program"]):
         u, e = (np.abs(values[i - 1]), errors[-1]) if i else (values[0], values[0])
         if op["op"] == "dense":
@@ -155,7 +172,17 @@ def rounding(packed: reference.Packed, values: list[np.ndarray]) -> list[np.ndar
             error = np.concatenate([turned, e[:, d:]], axis=1)
         elif op["op"] == "bilinear_float":
             a, b = np.abs(packed.tensors[f"{i}.line"].astype(np.float64)).T
-            error = 3 * EPSILON * (a * len(u) + b)
+            error = np.broadcast_to(3 * EPSILON * (a * u.shape[-1] + b), values[i].shape)
+        elif op["op"] == "bilinear_scaled":
+            a, b = np.abs(packed.tensors[f"{i}.line"].astype(np.float64)).T
+            weight = reference.unpack_bits(packed.tensors[f"{i}.weight"], u.shape[-1])
+            z = np.abs(2 * reference.agreements(values[i - 1].astype(bool), weight) - u.shape[-1])
+            error = a * z * (scale_error + 4 * EPSILON * scale)[..., None] + 4 * EPSILON * b
+        elif op["op"] == "sign_scaled":
+            scale, scale_error = u.mean(axis=-1), e.mean(axis=-1) + EPSILON * u.mean(axis=-1)
+            error = np.zeros(values[i].shape)
+        elif op["op"] == "shift":
+            error = e + EPSILON * (u + np.abs(values[i]))
         elif op["op"] == "pool":
             error = e.max(axis=0) if op["pool"] == "max" else e.mean(axis=0) + EPSILON * u.mean(axis=0)
         elif op["op"] == "matrix":
@@ -165,6 +192,14 @@ def rounding(packed: reference.Packed, values: list[np.ndarray]) -> list[np.ndar
             error = np.zeros(values[i].shape)
         errors.append(error)
     return errors
+
+
+class Read(NamedTuple):
+    """What a 1-bit layer of the network reads: its bits, how far each float is from turning, and the largest float."""
+
+    bits: np.ndarray
+    distance: np.ndarray
+    largest: float
 
 
 class TorchReference:
@@ -181,7 +216,8 @@ class TorchReference:
                 f"{run}: a packed model where its run is expected; name the run folder it was exported from"
             )
         self.network, facts = checkpoint.load_model(run)
-        self.packed, self.inputs = packed, []
+        self.packed = packed
+        self.inputs: list[Read] = []
         if (facts["classes"], facts["channels"]) != (model.classes, model.channels):
             raise UserError(
                 f"{run}: a network for {len(facts['classes'])} classes and {facts['channels']} numbers a point; the "
@@ -196,42 +232,50 @@ class TorchReference:
             if isinstance(module, PooledLayer):
                 module.fused = False  # else its linear layer's hook is passed by
             if isinstance(module, BinaryLinear):
-                module.register_forward_pre_hook(lambda _, inputs: self.inputs.append(inputs[0][0].numpy()))
+                module.register_forward_pre_hook(self._keep)
         self._no_grad, self._tensor = torch.no_grad, torch.from_numpy
-        self.readers = [i for i, op in enumerate(packed.manifest["program"]) if op["op"].startswith("bilinear")]
+        self.readers = readers(packed.manifest["program"])
         self.clouds = self.bits = self.different = self.near_zero = self.labels_different = self.unexplained = 0
         self.places: list[str] = []
+
+    def _keep(self, layer: Any, inputs: tuple[Any, ...]) -> None:
+        """Before a 1-bit layer: what it reads, the bits it makes of it, and how far each number is from turning."""
+        x = inputs[0][0]
+        bits = layer.method.binarize_input(x, layer) > 0
+        self.inputs.append(
+            Read(bits.numpy(), (x - layer.method.input_threshold(layer)).abs().numpy(), float(x.abs().max()))
+        )
 
     def compare(self, name: str, cloud: np.ndarray, values: list[np.ndarray]) -> None:
         """Hold the core's trace of a cloud (N, C) against the network's own values."""
         self.inputs.clear()
         with self._no_grad():
             logits = self.network(self._tensor(cloud)[None].double()).logits[0].numpy()
-        if [x.shape for x in self.inputs] != [values[i - 1].shape for i in self.readers]:
+        if [read.bits.shape for read in self.inputs] != [values[i - 1].shape for i in self.readers]:
             raise UserError("the run's layers are not those of the packed model; name the run it was exported from")
         errors = rounding(self.packed, values)
         suspects = np.zeros(len(cloud), bool)  # points with a bit that differs: what follows from them may differ too
         suspect = False  # the same for the whole cloud
-        for i, x in zip(self.readers, self.inputs, strict=True):
-            wrong = (x >= 0) != values[i - 1].astype(bool)
-            if x.ndim == 2:
-                self._compare_bits(name, i - 1, x, wrong & ~suspects[:, None] & (not suspect), errors)
+        for i, read in zip(self.readers, self.inputs, strict=True):
+            wrong = read.bits != values[i - 1].astype(bool)
+            if wrong.ndim == 2:
+                self._compare_bits(name, i - 1, read, wrong & ~suspects[:, None] & (not suspect), errors)
                 suspects |= wrong.any(axis=1)
             else:
-                self._compare_bits(name, i - 1, x, wrong & (not (suspect or suspects.any())), errors)
+                self._compare_bits(name, i - 1, read, wrong & (not (suspect or suspects.any())), errors)
                 suspect |= bool(wrong.any())
                 suspects[:] = False
-            self.bits += x.size
+            self.bits += wrong.size
             self.different += int(wrong.sum())
         self._compare_label(name, logits, values[-1], errors[-1], suspect)
 
-    def _compare_bits(self, name: str, at: int, x: np.ndarray, wrong: np.ndarray, errors: list[np.ndarray]) -> None:
-        """Judge the bits of operation `at` that differ with nothing before them to blame; x: the network's floats."""
+    def _compare_bits(self, name: str, at: int, read: "Read", wrong: np.ndarray, errors: list[np.ndarray]) -> None:
+        """Judge the bits of operation `at` that differ with nothing before them to blame."""
         if not wrong.any():
             return
         op = self.packed.manifest["program"][at]["op"]
-        slack = errors[at - 1] if op == "sign" else np.zeros(x.shape)
-        far = int((wrong & (np.abs(x) > np.maximum(slack, TIE * np.abs(x).max()))).sum())
+        slack = errors[at - 1] + EPSILON if op == "compare" else errors[at - 1] if op in reference.SIGNS else 0.0
+        far = int((wrong & (read.distance > np.maximum(slack, TIE * read.largest))).sum())
         self.near_zero += int(wrong.sum()) - far
         if far:
             self._unexplained(f"{name}, operation {at} ({op}): {far} bits", far)

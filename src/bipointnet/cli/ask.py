@@ -19,6 +19,7 @@ from bipointnet.cli.shell import (
     out,
     plain,
     print_json,
+    require_same_classes,
 )
 from bipointnet.errors import UserError
 
@@ -38,7 +39,7 @@ def _judge_run(model: Path, data: str) -> tuple[Any, "np.ndarray", dict[str, Any
     network, facts = checkpoint.load_model(model)
     points = facts["config"]["points"]
     clouds = open_dataset(data, points)
-    _require_same_classes(data, clouds.classes, model, facts["classes"], facts["data"])
+    require_same_classes(data, clouds.classes, model, facts["classes"], facts["data"])
     with err.status("judging"):
         judgement = judge(
             network, torch.from_numpy(clouds.test.points), clouds.test.labels, len(clouds.classes), points
@@ -56,7 +57,7 @@ def _judge_packed(path: Path, data: str) -> tuple[Any, "np.ndarray", dict[str, A
     model = runtime.load(path)
     training = model.manifest["training"]
     clouds = open_dataset(data, model.points)
-    _require_same_classes(data, clouds.classes, path, model.classes, training.get("data", "the data"))
+    require_same_classes(data, clouds.classes, path, model.classes, training.get("data", "the data"))
     points, step = clouds.test.points[:, : model.points], 64
     parts = track(
         range(0, len(points), step), description="judging", console=err, transient=True, disable=len(points) <= step
@@ -64,14 +65,6 @@ def _judge_packed(path: Path, data: str) -> tuple[Any, "np.ndarray", dict[str, A
     labels = [model.predict(points[i : i + step], threads=os.cpu_count() or 1).labels for i in parts]
     confusion = metrics.confusion_matrix(clouds.test.labels, np.concatenate(labels), len(clouds.classes))
     return clouds, confusion, {"epoch": training.get("epochs"), "isa": model.isa}
-
-
-def _require_same_classes(data: str, found: Any, model: Path, expected: list[str], trained_on: str) -> None:
-    if list(found) != expected:
-        raise UserError(
-            f"{data}: its {len(found)} classes are not the {len(expected)} of {trained_on} that {model} was trained "
-            "on; expected the same class names"
-        )
 
 
 @app.command("eval")

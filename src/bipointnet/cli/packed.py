@@ -102,7 +102,9 @@ def _inspect_run(run: Path) -> tuple[dict[str, Any], Table]:
     from bipointnet.nn import BinaryLinear, deployed_bytes
 
     network, facts = checkpoint.load_model(run)
-    table = empty_table(str(run.name), {"layer": "left", "kind": "left", "shape": "left", "parameters": "right"})
+    table = empty_table(
+        str(run.name), {"layer": "left", "kind": "left", "shape": "left", "parameters": "right", "scales": "right"}
+    )
     layers = []
     for name, module in network.named_modules():
         count = sum(parameter.numel() for parameter in module.parameters(recurse=False))
@@ -110,14 +112,16 @@ def _inspect_run(run: Path) -> tuple[dict[str, Any], Table]:
             continue
         kind = "1 bit" if isinstance(module, BinaryLinear) else "float" if isinstance(module, nn.Linear) else "norm"
         shape = " x ".join(str(size) for size in next(module.parameters(recurse=False)).shape)
-        layers.append({"layer": name, "kind": kind, "shape": shape, "parameters": count})
-        table.add_row(name, kind, shape, f"{count:,}")
+        scales = module.method.scale_count(module.out_features) if isinstance(module, BinaryLinear) else 0
+        layers.append({"layer": name, "kind": kind, "shape": shape, "parameters": count, "scales": scales})
+        table.add_row(name, kind, shape, f"{count:,}", f"{scales:,}" if kind == "1 bit" else "")
     return {
         "model": facts["config"]["model"],
         "classes": facts["classes"],
         "channels": facts["channels"],
         "layers": layers,
         "parameters": sum(layer["parameters"] for layer in layers),
+        "scales": sum(layer["scales"] for layer in layers),
         "bytes": {"deployed": deployed_bytes(network)},
         "training": {"data": facts["data"], "epoch": facts["epoch"], **facts["config"]},
     }, table
@@ -142,7 +146,8 @@ def look_into(model: Path = MODEL, as_json: bool = AS_JSON) -> None:
         )
     else:
         out.print(
-            f"{facts['parameters']:,} parameters; {bytes_['deployed']:,} bytes with BatchNorm merged and bits packed"
+            f"{facts['parameters']:,} parameters, {facts['scales']:,} scaling factors; {bytes_['deployed']:,} bytes with "
+            "BatchNorm merged and bits packed"
         )
     out.print(f"{len(facts['classes'])} classes: {plain(', '.join(facts['classes']))}")
     shown = ", ".join(f"{name} {value}" for name, value in training.items() if value is not None)

@@ -61,6 +61,15 @@ def is_packed(path: Path) -> bool:
     return "program" in facts
 
 
+def require_same_classes(data: str, found: Any, model: Path, expected: list[str], trained_on: str) -> None:
+    """Whether the classes of a data set are those of the model to judge on it."""
+    if list(found) != expected:
+        raise UserError(
+            f"{data}: its {len(found)} classes are not the {len(expected)} of {trained_on} that {model} was trained "
+            "on; expected the same class names"
+        )
+
+
 def empty_table(title: str, columns: dict[str, str]) -> Table:
     """An empty table; columns: their names, each with its side."""
     table = Table(title=title)

@@ -2,10 +2,13 @@
 
 from bipointnet.nn.aggregate import POOLS, EntropyMax, EntropyMean, MaxPool, MeanPool, MeasuredMax, delta
 from bipointnet.nn.calibrate import calibrate
-from bipointnet.nn.linear import Binary, BinaryLinear, LinearFactory
-from bipointnet.nn.methods import BNN, LSR, METHODS, Method
+from bipointnet.nn.conversion_report import Report, Row
+from bipointnet.nn.convert import binarize
+from bipointnet.nn.convolution import BinaryConv, PointPool
+from bipointnet.nn.linear import Binary, BinaryLinear, LinearFactory, advance
+from bipointnet.nn.methods import BNN, LSR, METHODS, XNOR, ABCNet, BiReal, IRNet, Method, XNORPlus
 from bipointnet.nn.pooled import PooledLayer
-from bipointnet.nn.sign import clipped, hard_sign, polynomial, sign
+from bipointnet.nn.sign import clipped, hard_sign, narrowing, polynomial, sign, straight
 from bipointnet.nn.size import deployed_bytes
 
 __all__ = [
@@ -13,21 +16,34 @@ __all__ = [
     "LSR",
     "METHODS",
     "POOLS",
+    "XNOR",
+    "ABCNet",
+    "BiReal",
     "Binary",
+    "BinaryConv",
     "BinaryLinear",
     "EntropyMax",
     "EntropyMean",
+    "IRNet",
     "LinearFactory",
     "MaxPool",
     "MeanPool",
     "MeasuredMax",
     "Method",
+    "PointPool",
     "PooledLayer",
+    "Report",
+    "Row",
+    "XNORPlus",
+    "advance",
+    "binarize",
     "calibrate",
     "clipped",
     "delta",
     "deployed_bytes",
     "hard_sign",
+    "narrowing",
     "polynomial",
     "sign",
+    "straight",
 ]

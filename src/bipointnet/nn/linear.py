@@ -14,13 +14,16 @@ LinearFactory = Callable[[int, int], nn.Module]
 
 
 class BinaryLinear(nn.Module):
-    """Z = scale * (sign(A) . sign(W)^T) + bias, as `method` defines scale, bias and the gradients.
+    """Z = scale * (sign(A) . sign(W)^T) + bias, as `method` defines signs, scales, bias and the gradients.
 
     Args: in_features, out_features, method.
     Shapes: (..., in_features) -> (..., out_features).
     """
 
     alpha: Tensor
+    beta: Tensor
+    offset: Tensor
+    narrowness: Tensor
 
     def __init__(self, in_features: int, out_features: int, method: Method) -> None:
         super().__init__()
@@ -30,6 +33,8 @@ class BinaryLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features)) if method.bias else None
         for name, scale in method.learned(self.weight).items():
             self.register_parameter(name, scale)
+        for name, value in method.driven().items():
+            self.register_buffer(name, value, persistent=False)
 
     @staticmethod
     def of(method: Method) -> "Binary":
@@ -38,17 +43,29 @@ class BinaryLinear(nn.Module):
 
     def factors(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Inputs and weights of +-1, and the scale of their product."""
-        return self.method.binarize_input(x, self), self.method.binarize_weight(self.weight), self.method.scale(self)
+        return self.method.binarize_input(x, self), self.method.binarize_weight(self), self.method.scale(self)
 
     def forward(self, x: Tensor) -> Tensor:
         z = binary_product(*self.factors(x))
+        of_points = self.method.point_scale(x)
+        z = z if of_points is None else z * of_points
         return z if self.bias is None else z + self.bias
 
     def calibrate(self, x: Tensor) -> None:
         self.method.calibrate(self, x)
 
+    def advance(self, done: float) -> None:
+        self.method.advance(self, done)
+
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, {self.method}"
+
+
+def advance(model: nn.Module, done: float) -> None:
+    """Tell every bi-linear layer which share of the training is done; methods with a schedule set themselves."""
+    for module in model.modules():
+        if isinstance(module, BinaryLinear):
+            module.advance(done)
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,9 @@ class PooledLayer(nn.Module):
             self.linear.calibrate(x)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.fused and self.norm is not None and isinstance(self.pool, MaxPool):
+        # A scale a point makes the product a float: nothing is gained, and its bits would round otherwise.
+        scaled = isinstance(self.linear, BinaryLinear) and self.linear.method.scales_points
+        if self.fused and self.norm is not None and isinstance(self.pool, MaxPool) and not scaled:
             return self._after_maximum(x, self.norm, self.pool)
         z = self.linear(x)
         z = z if self.norm is None else self.norm(z)

@@ -7,7 +7,7 @@ everywhere, so training replaces it by a *slope* s(x), and the gradient of the i
 
     g_x = g_b * s(x)
 
-A slope is a pure function of x; adding one is adding a function here.
+A slope is a pure function of x, and of a parameter t where it has one; adding one is adding a function here.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Slope = Callable[[Tensor], Tensor]
+Slope = Callable[..., Tensor]
 
 
 def hard_sign(x: Tensor) -> Tensor:
@@ -37,19 +37,32 @@ def polynomial(x: Tensor) -> Tensor:
     return (2 - 2 * x.abs()).clamp(min=0)
 
 
+def straight(x: Tensor) -> Tensor:
+    """s(x) = 1 everywhere: the straight-through estimator without a clip (Bengio et al. 2013)."""
+    return torch.ones_like(x)
+
+
+def narrowing(x: Tensor, t: Tensor) -> Tensor:
+    """s(x) = k t (1 - tanh(t x)^2), k = max(1 / t, 1): the derivative of k tanh(t x) (IR-Net, Qin et al. 2020).
+
+    Flat and wide for a small t, high and narrow for a large one.
+    """
+    return t.clamp(min=1) * (1 - torch.tanh(t * x) ** 2)  # k t = max(1, t)
+
+
 class _Sign(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, slope: Slope) -> Tensor:
-        ctx.save_for_backward(x)
+    def forward(ctx: Any, x: Tensor, slope: Slope, *parameters: Tensor) -> Tensor:
+        ctx.save_for_backward(x, *parameters)
         ctx.slope = slope
         return hard_sign(x)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (x,) = ctx.saved_tensors
-        return grads[0] * ctx.slope(x), None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, *parameters = ctx.saved_tensors
+        return grads[0] * ctx.slope(x, *parameters), None, *[None] * len(parameters)
 
 
-def sign(x: Tensor, slope: Slope = clipped) -> Tensor:
-    """sign(x) with the gradient g_b * slope(x)."""
-    return _Sign.apply(x, slope)  # pyright: ignore[reportReturnType]
+def sign(x: Tensor, slope: Slope = clipped, *parameters: Tensor) -> Tensor:
+    """sign(x) with the gradient g_b * slope(x, *parameters)."""
+    return _Sign.apply(x, slope, *parameters)  # pyright: ignore[reportReturnType]

@@ -1,0 +1,119 @@
+"""Accuracy against latency of every method in one runtime, the paper's figure 5c: from the runs of methods.py.
+
+    python benchmarks/latency.py RUNS [--points 1024] [--rounds 100]
+
+All packed networks take turns in one process, on one thread; ONNX Runtime runs the float twin beside them. Writes
+benchmarks/results/latency-methods.json and docs/latency.png.
+"""
+
+import argparse
+import io
+import json
+import tempfile
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from bipointnet import _core, bench, pack
+from bipointnet.config import CHOICES
+from bipointnet.files import write_beside
+from bipointnet.runtime import load
+
+HERE = Path(__file__).parent
+ACCURACY = HERE / "results" / "methods-shapes.json"
+RESULT = HERE / "results" / "latency-methods.json"
+PICTURE = HERE.parent / "docs" / "latency.png"
+POOL = "ema-max"
+
+
+def measure(runs: Path, points: int, rounds: int) -> dict:
+    """Median microseconds and bytes of every method, and of ONNX Runtime on the float twin."""
+    cloud = np.random.default_rng(0).standard_normal((points, 3), np.float32)
+    cloud /= np.linalg.norm(cloud, axis=1).max()
+    calls, sizes = {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        for method in CHOICES["method"]:
+            if method == "fp":
+                continue
+            path = Path(folder) / f"{method}.bpn"
+            pack.export_run(runs / f"{method}-{POOL}-seed0", path)
+            model = load(path)
+            sizes[method] = model.bytes
+            calls[method] = lambda model=model: model.logits(cloud, normalize=False)
+        steps = bench.float_twin(load(Path(folder) / "lsr.bpn"))
+        peers = bench.peers_here(steps, cloud, 1)
+        calls["fp"] = peers["onnxruntime"]
+        sizes["fp"] = bench.float_bytes(steps)
+        times = bench.take_turns(calls, rounds, lambda done, of: None)
+    accuracy = {}
+    for method in calls:
+        pool = "max" if method == "fp" else POOL
+        runs_of = [r for r in json.loads(ACCURACY.read_text()) if (r["method"], r["pool"]) == (method, pool)]
+        accuracy[method] = mean(r["last_oa"] for r in runs_of)
+    return {
+        "points": points,
+        "rounds": rounds,
+        "isa": _core.default_isa(),
+        "cpu": bench.cpu_name(),
+        "pool": POOL,
+        "methods": {
+            name: {
+                "us": round(1e6 * float(np.median(times[name].warm)), 1),
+                "bytes": sizes[name],
+                "shapes_oa": round(accuracy[name], 2),
+            }
+            for name in calls
+        },
+    }
+
+
+def draw(report: dict) -> None:
+    """Accuracy over latency, one dot a method."""
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    # Labels alternate between above and below, as methods that fold alike lie on top of each other.
+    ordered = sorted(report["methods"].items(), key=lambda item: item[1]["us"])
+    for i, (name, facts) in enumerate(ordered):
+        color = {"fp": "#444444", "lsr": "#1f5fa8", "xnor": "#c0392b"}.get(name, "#7f9fbf")
+        axes.scatter(facts["us"], facts["shapes_oa"], s=46, color=color, zorder=3)
+        axes.annotate(
+            "float32, ONNX Runtime" if name == "fp" else name,
+            (facts["us"], facts["shapes_oa"]),
+            xytext=(6, 6 if i % 2 == 0 else -13),
+            textcoords="offset points",
+            fontsize=9,
+        )
+    axes.set_xscale("log")
+    axes.set_xlabel(f"microseconds a cloud of {report['points']} points, one thread, {report['isa']}")
+    axes.set_ylabel("accuracy on shapes, %")
+    axes.grid(alpha=0.25)
+    axes.margins(0.15)
+    axes.spines[["top", "right"]].set_visible(False)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    write_beside(PICTURE, buffer.getvalue())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--points", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=100)
+    given = parser.parse_args()
+    report = measure(given.runs, given.points, given.rounds)
+    table = Table(title=f"{report['points']} points, one thread, {report['isa']}, pool {POOL}")
+    for name in ("method", "us", "bytes", "accuracy on shapes, %"):
+        table.add_column(name, justify="left" if name == "method" else "right")
+    for name, facts in report["methods"].items():
+        table.add_row(name, f"{facts['us']:,.0f}", f"{facts['bytes']:,}", f"{facts['shapes_oa']:.1f}")
+    Console().print(table)
+    write_beside(RESULT, json.dumps(report, indent=1).encode())
+    draw(report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What `binarize` says of what it did."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from bipointnet.nn.linear import BinaryLinear
+
+
+def bits(module: nn.Module, counted: set[Tensor]) -> int:
+    """Bits of the module's own parameters: 1 a weight of a bi-linear layer, their full width for all others.
+
+    Those in `counted` are left out, and the rest is added to it: modules may share parameters.
+    """
+    own = {name: p for name, p in module.named_parameters(recurse=False) if p not in counted}
+    counted.update(own.values())
+    binary = isinstance(module, BinaryLinear)
+    return sum(p.numel() * (1 if binary and name == "weight" else 8 * p.element_size()) for name, p in own.items())
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layer, activation, pool or dropout; or the rest of the parameters, such as those of BatchNorm.
+
+    name: of the module, or of the module whose forward makes the call and the function. was, now: what it is.
+    why: why it stayed float or as it was, or what else changed. bits_before, bits_after: of its parameters.
+    """
+
+    name: str
+    kind: str
+    was: str
+    now: str
+    why: str = ""
+    bits_before: int = 0
+    bits_after: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """Rows in the order in which the network runs, and notes on what could not be seen; print it."""
+
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def binarized(self) -> list[str]:
+        """Names of the layers that became 1-bit."""
+        return [row.name for row in self.rows if row.kind == "layer" and row.now.startswith("Binary")]
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """Names of the layers that did not, and why."""
+        return {row.name: row.why for row in self.rows if row.kind == "layer" and not row.now.startswith("Binary")}
+
+    @property
+    def bits_before(self) -> int:
+        return sum(row.bits_before for row in self.rows)
+
+    @property
+    def bits_after(self) -> int:
+        return sum(row.bits_after for row in self.rows)
+
+    def __str__(self) -> str:
+        table = [("", "was", "is", "bits before", "after", "")]
+        for row in self.rows:
+            before, after = (f"{n:,}" if row.bits_before else "" for n in (row.bits_before, row.bits_after))
+            table.append((row.name, row.was, row.now, before, after, row.why))
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        form = "  ".join(f"{{:{side}{width}}}" for side, width in zip("<<<>><", widths, strict=True))
+        lines = [form.format(*cells).rstrip() for cells in table]
+        layers = len(self.binarized) + len(self.kept)
+        ratio = self.bits_before / max(self.bits_after, 1)
+        total = f"{len(self.binarized)} of {layers} layers in 1 bit; {self.bits_before:,} bits before, "
+        return "\n".join([*lines, f"{total}{self.bits_after:,} after ({ratio:.1f} times fewer)", *self.notes])

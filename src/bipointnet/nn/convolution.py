@@ -1,0 +1,69 @@
+"""The bi-linear layer and the pools for networks that keep channels first: (B, C, N) and (B, C, S, K)."""
+
+import copy
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from bipointnet.nn.linear import BinaryLinear
+from bipointnet.nn.methods import Method
+
+
+class BinaryConv(BinaryLinear):
+    """A 1x1 convolution in 1 bit: the bi-linear layer on the channels of every place.
+
+    Args: in_features, out_features, method; places, the number of dimensions behind the channels.
+    Shapes: (..., in_features, *places) -> (..., out_features, *places).
+    """
+
+    def __init__(self, in_features: int, out_features: int, method: Method, places: int) -> None:
+        super().__init__(in_features, out_features, method)
+        self.places = places
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = super().forward(x.movedim(-1 - self.places, -1)).movedim(-1, -1 - self.places)
+        return z.contiguous()  # as a convolution leaves it: networks call .view() on it
+
+    def calibrate(self, x: Tensor) -> None:
+        super().calibrate(x.movedim(-1 - self.places, -1))
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, places={self.places}"
+
+
+class PointPool(nn.Module):
+    """A pool of `nn.aggregate` where PyTorch's own stood: over given dimensions, or over windows of the last ones.
+
+    Args:
+        pool: (..., N, C) -> (..., C); it is copied, as it may hold a shift.
+        dims, keepdim: pool over these dimensions together, as torch.amax does.
+        window, stride: or over windows of these sizes, as nn.MaxPool1d and nn.MaxPool2d do.
+    Shapes: those of the call it stands for. The pool sees as many elements as are aggregated at that call.
+    """
+
+    def __init__(
+        self,
+        pool: nn.Module,
+        dims: Sequence[int] = (),
+        keepdim: bool = False,
+        window: Sequence[int] = (),
+        stride: Sequence[int] = (),
+    ) -> None:
+        super().__init__()
+        self.pool = copy.deepcopy(pool)
+        self.dims, self.keepdim, self.window, self.stride = tuple(dims), keepdim, tuple(window), tuple(stride)
+
+    def forward(self, x: Tensor, window: Sequence[int] = ()) -> Tensor:
+        """`window` is for sizes that are known only when the network runs."""
+        dims, window = [d % x.dim() for d in self.dims], tuple(window) or self.window
+        gathered = x.movedim(dims, list(range(-len(dims), 0))) if dims else x
+        for i, (size, step) in enumerate(zip(window, self.stride or window, strict=True)):
+            gathered = gathered.unfold(x.dim() - len(window) + i, size, step)  # its elements become the last dimension
+        gathered = gathered.flatten(start_dim=-len(dims or window))  # (..., n)
+        y = self.pool(gathered.unsqueeze(-1)).squeeze(-1)
+        for dim in sorted(dims) if self.keepdim else ():
+            y = y.unsqueeze(dim)
+        return y.contiguous()
+
+    def extra_repr(self) -> str:
+        return f"window={self.window}" if self.window else f"dims={self.dims}, keepdim={self.keepdim}"
