@@ -146,8 +146,8 @@ def look_into(model: Path = MODEL, as_json: bool = AS_JSON) -> None:
         )
     else:
         out.print(
-            f"{facts['parameters']:,} parameters, {facts['scales']:,} scaling factors; {bytes_['deployed']:,} bytes with "
-            "BatchNorm merged and bits packed"
+            f"{facts['parameters']:,} parameters, {facts['scales']:,} scaling factors; {bytes_['deployed']:,} bytes "
+            "with BatchNorm merged and bits packed"
         )
     out.print(f"{len(facts['classes'])} classes: {plain(', '.join(facts['classes']))}")
     shown = ", ".join(f"{name} {value}" for name, value in training.items() if value is not None)
