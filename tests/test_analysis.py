@@ -27,15 +27,6 @@ from bipointnet.train import COLUMNS, train
 QUICK = Config(points=24, epochs=2, batch=16, lr=3e-3, device="cpu")
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Steps this small lose more to threads that wait for each other than they gain."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 class Small(nn.Module):
     """Hardtanh -> bi-linear -> bi-linear, pooled -> bi-linear logits: (B, N, 3) -> Output, all of it known."""
 

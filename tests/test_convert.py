@@ -32,16 +32,6 @@ from bipointnet.nn import (
     hard_sign,
 )
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Networks this small are slower on two."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 # Networks of others, in our words
 
 
@@ -799,6 +789,8 @@ def test_keep_takes_names_and_patterns():
         (plain_mlp(), {"method": "lsr"}, r"method is 'lsr', expected a Method; give an object such as LSR\(\)"),
         (plain_mlp(), {"pool": "max"}, "pool is 'max', expected a pool"),
         (torch.relu, {}, "expected a torch.nn.Module"),
+        (nn.DataParallel(plain_mlp()), {}, "model is a DataParallel, expected a network that is not"),
+        (torch.compile(plain_mlp()), {}, "model is a OptimizedModule"),
         (nn.Sequential(nn.Linear(3, 4), nn.LazyLinear(4), nn.Linear(4, 4)), {}, "1.weight has no shape yet"),
         (pyg.MLP([-1, 8, 8, 8]), {}, "lins.0.weight has no shape yet"),
         (plain_mlp(), {"example": torch.randn(2, 7)}, "Sequential does not run on the example"),
@@ -912,6 +904,30 @@ def test_functions_without_layers_are_not_looked_into_and_named():
     _, _, _, report = built("grouping")
     assert "not looked into" in str(report)
     assert "farthest_points" in str(report)
+
+
+def test_modules_without_layers_are_not_looked_into_if_they_cannot_be():
+    class Flip(nn.Module):
+        def forward(self, x):
+            return -x if x.sum() > 0 else x
+
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(8))
+
+        def forward(self, x):
+            return x * self.scale if x.sum() > 0 else x
+
+    class Rectify(nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else F.relu(x)
+
+    _, report = binarize(Reads(Flip(), relu=F.relu))
+    assert report.notes == ("not looked into: Flip",)
+    for hiding in (Gate(), Rectify()):
+        with pytest.raises(UserError, match=r"x.sum\(\) > 0"):
+            binarize(Reads(hiding))
 
 
 def test_arguments_with_a_default_keep_it():

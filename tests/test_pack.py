@@ -21,22 +21,24 @@ from bipointnet.config import Config
 from bipointnet.errors import UserError
 from bipointnet.fold import MOST_POINTS, Folded, Stage
 from bipointnet.models import PointNet, vanilla_pointnet
-from bipointnet.nn import LSR, METHODS, POOLS, BinaryLinear, EntropyMax, MeanPool, PooledLayer, calibrate, delta
+from bipointnet.nn import (
+    LSR,
+    METHODS,
+    POOLS,
+    BinaryLinear,
+    EntropyMax,
+    MeanPool,
+    PooledLayer,
+    binarize,
+    calibrate,
+    delta,
+)
 from bipointnet.nn.methods import Method
 from bipointnet.nn.sign import sign
 from bipointnet.verify import readers
 
 CLASSES = ("ball", "stick", "plate", "cône", "tube")
 POINTS = (1, 2, 63, 200)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Matrices this small are done before a second thread has woken up, on a busy machine many times over."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def cloud(points: int, channels: int = 3, seed: int = 0) -> np.ndarray:
@@ -191,6 +193,13 @@ TRANSFORMED = [
 def test_every_bit_and_logit_is_the_networks_with_transforms(method, pool, variant, tmp_path):
     options = OPTIONS[variant]
     compare(network(method, pool, tnets=True, **options), tmp_path, options.get("channels", 3))
+
+
+@pytest.mark.parametrize("tnets", [False, True])
+def test_a_converted_float_network_is_packed_like_any_other(tnets, tmp_path):
+    torch.manual_seed(0)
+    model, _ = binarize(PointNet(len(CLASSES), tnets=tnets))
+    compare(shaken(model), tmp_path)
 
 
 MIXED = {

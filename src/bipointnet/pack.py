@@ -381,7 +381,8 @@ def _layer_stages(name: str, layers: nn.Sequential) -> list[Stage]:
 def _pooled_stages(name: str, layer: nn.Module) -> list[Stage]:
     if not isinstance(layer, PooledLayer):
         raise UserError(f"{name}: a {_kind(layer)}; expected a PooledLayer")
-    return [Stage(name, layer.linear, layer.norm, layer.activation, layer.pool)]
+    activation = None if type(layer.activation) is nn.Identity else layer.activation
+    return [Stage(name, layer.linear, layer.norm, activation, layer.pool)]
 
 
 def _trunk(name: str, net: TNet | PointNet) -> list[Stage]:

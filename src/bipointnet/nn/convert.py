@@ -41,7 +41,7 @@ def binarize(
     method: Method = LSR(),
     pool: nn.Module = EntropyMax(),
     keep: str | Sequence[str] = (),
-    example: Tensor | tuple[Any, ...] | None = None,
+    example: Any = None,
 ) -> tuple[nn.Module, Report]:
     """The 1-bit version of `model`, and a report of what was changed, what was not, and why.
 
@@ -56,10 +56,17 @@ def binarize(
         method: how layers are binarized. A method without bias, such as LSR, drops the biases of its layers.
         pool: what a max over points becomes; MaxPool() keeps it a plain max. A mean becomes EntropyMean.
         keep: names of more layers that stay float, or patterns such as "encoder.*".
-        example: an input, or a tuple of several. Needed where a forward looks at the shape or the values of its input.
+        example: an input, or a tuple of several; needed where a forward looks at the shape or the values of its input.
+            It is run through copies of the network, also to check that what was traced computes the same.
     """
     if not isinstance(model, nn.Module):
         raise UserError(f"binarize: model is {model!r}, expected a torch.nn.Module; give the network itself")
+    wrappers = (torch.jit.ScriptModule, nn.DataParallel, nn.parallel.DistributedDataParallel)
+    if isinstance(model, wrappers) or hasattr(model, "_orig_mod"):  # the latter is torch.compile's
+        raise UserError(
+            f"binarize: model is a {type(model).__name__}, expected a network that is not compiled or wrapped; "
+            "give the one inside, and wrap the result"
+        )
     if not isinstance(method, Method):
         raise UserError(f"binarize: method is {method!r}, expected a Method; give an object such as LSR()")
     if not isinstance(pool, (MaxPool, MeanPool, MeasuredMax)):
@@ -67,7 +74,7 @@ def binarize(
     lazy = [name for name, p in model.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
     if lazy:
         raise UserError(f"binarize: {lazy[0]} has no shape yet, expected a built network; run a batch through it first")
-    inputs = (example,) if isinstance(example, Tensor) else example
+    inputs = example if example is None or isinstance(example, tuple) else (example,)
     return _Conversion(model, method, pool, (keep,) if isinstance(keep, str) else tuple(keep), inputs).run()
 
 

@@ -14,6 +14,7 @@ import copy
 import inspect
 import linecache
 import random
+import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -298,7 +299,7 @@ def _of_the_user(frames: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:
 
 
 def _reason(error: BaseException) -> str:
-    said = str(error).strip().partition("\n")[0] or type(error).__name__
+    said = re.split(r"\.\s|\n", str(error).strip())[0] or type(error).__name__  # its first sentence
     frames = _of_the_user(traceback.walk_tb(error.__traceback__))
     if not frames:
         return f"torch.fx stops ({said})"
@@ -321,7 +322,7 @@ def _take_for_one_call(
         home, name = frame.f_globals.get("__name__", "").split(".")[0], frame.f_code.co_name
         owner, function = frame.f_locals.get("self"), frame.f_globals.get(name)
         if isinstance(owner, nn.Module) and name == "forward":
-            culprit = None if owner is root or next(owner.children(), next(owner.parameters(), None)) else owner
+            culprit = None if owner is root or [*owner.children(), *owner.parameters()] else owner
             package = home
         elif isinstance(function, FunctionType) and inspect.unwrap(function).__code__ is frame.f_code:
             culprit = function
