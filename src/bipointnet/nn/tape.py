@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 from torch.fx.node import map_aggregate
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
@@ -88,10 +87,8 @@ def _tape(root: nn.Module, example: tuple[Any, ...], obstacle: str) -> Followed:
     modes = {module: module.training for module in root.modules()}
     root.eval()
     tape = _Tape(root, example)
-    hooks = [
-        register_module_forward_pre_hook(tape.enter),
-        register_module_forward_hook(tape.leave, with_kwargs=True),
-    ]
+    hooks = [module.register_forward_pre_hook(tape.enter) for module in root.modules()]
+    hooks += [module.register_forward_hook(tape.leave, with_kwargs=True) for module in root.modules()]
     try:
         with tape:
             outputs = tensors(root, example)
