@@ -260,18 +260,18 @@ def test_demo_trains_judges_and_draws(tmp_path, monkeypatch, tiny):
     monkeypatch.setattr(demo, "NETWORKS", networks)
     monkeypatch.setattr(demo, "open_dataset", lambda name, points: tiny)
     moments = []
-    contestants = demo.demo(tmp_path, lambda name, moment: moments.append((name, moment)))
+    data, contestants = demo.demo(tmp_path, lambda name, moment: moments.append((name, moment)))
     assert [c.figures["method"] for c in contestants] == ["lsr", "fp", "bnn"]
     assert contestants[0].bytes * 10 < contestants[1].bytes
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert {name for name, _ in moments} == set(networks)
     moments.clear()
-    again = demo.demo(tmp_path, lambda name, moment: moments.append(moment))
+    _, again = demo.demo(tmp_path, lambda name, moment: moments.append(moment))
     assert not moments, "a finished demo is shown again without training"
     assert [c.judgement.overall for c in again] == [c.judgement.overall for c in contestants]
     monkeypatch.setattr(demo, "RACED", 2)
     monkeypatch.setattr(demo, "VERIFIED", 2)
-    shipped = demo.ship(tmp_path, contestants[0], lambda done, of: None)
+    shipped = demo.ship(tmp_path, data, contestants[0], lambda done, of: None)
     assert shipped["verify"]["ok"]
     assert shipped["verify"]["torch"]["unexplained"] == 0
     assert (tmp_path / "demo.bpn").stat().st_size == shipped["bench"]["bytes"]["packed"]

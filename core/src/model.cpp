@@ -35,10 +35,6 @@ bool leaves_bits(Op op) {
   return op == Op::sign || op == Op::compare || op == Op::sign_scaled || op == Op::bilinear || op == Op::bilinear_pool;
 }
 
-std::size_t side(const Aligned<float>& square) {
-  return static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(square.size()))));
-}
-
 void record(const Layer& layer, const Vector& vector, Value& value) {
   value.columns = static_cast<std::size_t>(layer.outputs);
   value.bits = leaves_bits(layer.op);
@@ -68,7 +64,7 @@ struct Model::Pass {
 struct Model::State {
   std::size_t points = 0;
   Vector vector;
-  std::vector<Aligned<float>> matrices, transposed;
+  std::vector<Matrix> matrices;
   std::shared_ptr<const std::vector<Starts>> pools;  // of this number of points, by layer
   std::vector<Value>* trace = nullptr;
 };
@@ -256,7 +252,7 @@ void Model::run(const float* numbers, std::size_t points, bool raw, unsigned thr
     record(network_.layers[i], state.vector, value);
     if (network_.layers[i].op == Op::matrix) {
       value.rows = value.columns;
-      value.numbers.assign(state.matrices.back().begin(), state.matrices.back().end());
+      value.numbers.assign(state.matrices.back().rows.begin(), state.matrices.back().rows.end());
     }
   }
   for (const float logit : state.vector.floats) {
@@ -390,23 +386,22 @@ void Model::run_block(std::size_t from, std::size_t to, const State& state, std:
         record_floats(i, scratch.floats.data(), outputs);
         break;
       case Op::transform: {
-        const Aligned<float>& matrix = state.transposed[static_cast<std::size_t>(layer.matrix)];
-        const std::size_t size = side(matrix);
-        // Adding -0 changes nothing, not even the sign of a zero.
-        const std::vector<float> nothing(size, -0.0f);
-        if (then_sign && size == inputs) {
-          kernels_.signs(scratch.floats.data(), layer.inputs, matrix.data(), nothing.data(), layer.inputs,
+        const Matrix& matrix = state.matrices[static_cast<std::size_t>(layer.matrix)];
+        const int size = static_cast<int>(matrix.size);
+        const bool whole = matrix.size == inputs;
+        if (then_sign && whole) {
+          kernels_.signs(scratch.floats.data(), size, matrix.transposed.data(), matrix.nothing.data(), size,
                          scratch.bits.data());
           if (state.trace == nullptr) {
             ++i;
             break;
           }
         }
-        kernels_.dense(scratch.floats.data(), static_cast<int>(size), matrix.data(), nothing.data(),
-                       static_cast<int>(size), 0, scratch.more_floats.data());
-        std::copy_n(scratch.more_floats.data(), size * lanes, scratch.floats.data());
+        kernels_.dense(scratch.floats.data(), size, matrix.transposed.data(), matrix.nothing.data(), size, 0,
+                       scratch.more_floats.data());
+        std::copy_n(scratch.more_floats.data(), matrix.size * lanes, scratch.floats.data());
         record_floats(i, scratch.floats.data(), outputs);
-        if (then_sign && size == inputs) record_bits(++i, outputs);
+        if (then_sign && whole) record_bits(++i, outputs);
         break;
       }
       case Op::dense: {
@@ -483,8 +478,7 @@ void Model::run_points(const Pass& pass, const Cloud& cloud, const State& state,
     for (std::size_t i = pass.first; i < pass.last; ++i) {
       const Layer& layer = network_.layers[i];
       if (layer.op == Op::transform) {
-        const Aligned<float>& matrix = state.matrices[static_cast<std::size_t>(layer.matrix)];
-        transform_vector(kernels_, matrix, side(matrix), vector);
+        transform_vector(kernels_, state.matrices[static_cast<std::size_t>(layer.matrix)], vector);
       } else if (layer.op != Op::points) {
         run_vector(kernels_, layer, prepared_[i].vector, vector);
       }
@@ -516,19 +510,11 @@ void Model::pool_point(std::size_t index, const State& state, Vector& vector, Po
 
 void Model::run_on_cloud(std::size_t index, State& state) const {
   const Layer& layer = network_.layers[index];
-  Aligned<float>& floats = state.vector.floats;
   if (layer.op == Op::shift) {
     const float shift = static_cast<float>(delta(state.points));
-    for (float& number : floats) number -= shift;
+    for (float& number : state.vector.floats) number -= shift;
   } else if (layer.op == Op::matrix) {
-    const std::size_t size = static_cast<std::size_t>(layer.outputs);
-    Aligned<float> transposed(size * size);
-    for (std::size_t r = 0; r < size; ++r) {
-      floats[r * size + r] += 1.0f;
-      for (std::size_t c = 0; c < size; ++c) transposed[c * size + r] = floats[r * size + c];
-    }
-    state.matrices.push_back(std::move(floats));
-    state.transposed.push_back(std::move(transposed));
+    state.matrices.push_back(keep_matrix(static_cast<std::size_t>(layer.outputs), state.vector));
   } else {
     run_vector(kernels_, layer, prepared_[index].vector, state.vector);
   }

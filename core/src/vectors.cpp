@@ -95,12 +95,19 @@ void run_vector(const Kernels& kernels, const Layer& layer, const VectorLayer& p
   }
 }
 
-void transform_vector(const Kernels& kernels, const Aligned<float>& matrix, std::size_t size, Vector& value) {
-  // Adding -0 changes nothing, not even the sign of a zero.
-  const std::vector<float> nothing(size, -0.0f);
-  value.spare.resize(size);
-  kernels.vector(value.floats.data(), static_cast<int>(size), matrix.data(), nothing.data(), static_cast<int>(size), 0,
-                 value.spare.data());
+Matrix keep_matrix(std::size_t size, const Vector& value) {
+  Matrix matrix{size, value.floats, Aligned<float>(size * size), std::vector<float>(size, -0.0f)};
+  for (std::size_t r = 0; r < size; ++r) {
+    matrix.rows[r * size + r] += 1.0f;
+    for (std::size_t c = 0; c < size; ++c) matrix.transposed[c * size + r] = matrix.rows[r * size + c];
+  }
+  return matrix;
+}
+
+void transform_vector(const Kernels& kernels, const Matrix& matrix, Vector& value) {
+  const int size = static_cast<int>(matrix.size);
+  value.spare.resize(matrix.size);
+  kernels.vector(value.floats.data(), size, matrix.rows.data(), matrix.nothing.data(), size, 0, value.spare.data());
   std::copy(value.spare.begin(), value.spare.end(), value.floats.begin());
 }
 

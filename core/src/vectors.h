@@ -20,6 +20,13 @@ struct Vector {
   std::vector<int> counts;
 };
 
+// A square matrix that a program keeps.
+struct Matrix {
+  std::size_t size;
+  Aligned<float> rows, transposed;
+  std::vector<float> nothing;  // a bias of -0: adding it changes nothing, not even the sign of a zero
+};
+
 // What is worked out of a layer when a model is loaded.
 struct VectorLayer {
   std::vector<float> columns;        // dense: the weights transposed
@@ -35,7 +42,10 @@ void count_agreements(const Kernels& kernels, const Layer& layer, const VectorLa
 // dense, sign, compare, sign_scaled, bilinear, bilinear_float and bilinear_scaled.
 void run_vector(const Kernels& kernels, const Layer& layer, const VectorLayer& prepared, Vector& value);
 
-// The first numbers, a row vector, times a square matrix, row-major.
-void transform_vector(const Kernels& kernels, const Aligned<float>& matrix, std::size_t size, Vector& value);
+// The matrix in a value of size * size floats, and the identity.
+Matrix keep_matrix(std::size_t size, const Vector& value);
+
+// The first numbers, a row vector, times a matrix.
+void transform_vector(const Kernels& kernels, const Matrix& matrix, Vector& value);
 
 }  // namespace bipointnet

@@ -100,19 +100,18 @@ def draw(path: Path, data: PointClouds, contestants: list[Contestant]) -> None:
     )
 
 
-def demo(folder: Path, watch: Callable[[str, Moment], None]) -> list[Contestant]:
-    """Train and judge all three, and write FOLDER/demo.png."""
+def demo(folder: Path, watch: Callable[[str, Moment], None]) -> tuple[PointClouds, list[Contestant]]:
+    """Train and judge all three, and write FOLDER/demo.png; returns the shapes and the networks."""
     data = open_dataset("shapes", POINTS)
     folders = {name: folder / f"{config.method}-{config.pool}" for name, config in NETWORKS.items()}
     figures = train_all(data, folders, watch)
     contestants = [contestant(name, figures[name], data, folders[name]) for name in NETWORKS]
     draw(folder / "demo.png", data, contestants)
-    return contestants
+    return data, contestants
 
 
-def ship(folder: Path, one_bit: Contestant, watch: Callable[[int, int], None]) -> dict[str, Any]:
+def ship(folder: Path, data: PointClouds, one_bit: Contestant, watch: Callable[[int, int], None]) -> dict[str, Any]:
     """Pack a network into FOLDER/demo.bpn, verify it, ask it about the held-out shapes, and race it."""
-    data = open_dataset("shapes", POINTS)
     clouds = data.test.points[:, : one_bit.figures["points"]]  # (M, P, 3)
     path = folder / "demo.bpn"
     pack.export_run(one_bit.run, path)

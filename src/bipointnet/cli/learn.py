@@ -38,9 +38,9 @@ def demo(
 
     with epoch_bar() as progress:
         watchers = {name: watcher(progress, name, config.epochs) for name, config in NETWORKS.items()}
-        contestants = run_demo(folder, lambda name, moment: watchers[name](moment))
+        data, contestants = run_demo(folder, lambda name, moment: watchers[name](moment))
     with counting_bar("packing") as watch:
-        shipped = ship(folder, contestants[0], watch)
+        shipped = ship(folder, data, contestants[0], watch)
     if as_json:
         networks = [{"name": c.name, "bytes": c.bytes, **c.figures} for c in contestants]
         print_json({"networks": networks, "packed": shipped})
