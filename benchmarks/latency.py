@@ -40,7 +40,7 @@ def measure(runs: Path, points: int, rounds: int) -> dict:
             if method == "fp":
                 continue
             path = Path(folder) / f"{method}.bpn"
-            pack.export_run(runs / f"{method}-{POOL}-seed0", path)
+            pack.export_run(runs / "pointnet-vanilla" / f"{method}-{POOL}-seed0", path)
             model = load(path)
             sizes[method] = model.bytes
             calls[method] = lambda model=model: model.logits(cloud, normalize=False)
@@ -52,7 +52,8 @@ def measure(runs: Path, points: int, rounds: int) -> dict:
     accuracy = {}
     for method in calls:
         pool = "max" if method == "fp" else POOL
-        runs_of = [r for r in json.loads(ACCURACY.read_text()) if (r["method"], r["pool"]) == (method, pool)]
+        wanted = ("pointnet-vanilla", method, pool)
+        runs_of = [r for r in json.loads(ACCURACY.read_text()) if (r["model"], r["method"], r["pool"]) == wanted]
         accuracy[method] = mean(r["last_oa"] for r in runs_of)
     return {
         "points": points,

@@ -1,0 +1,341 @@
+"""Point operations: farthest points, nearest neighbours, balls, interpolation, density.
+
+All take clouds (B, N, C), in any order of the points, and give the same answer on every device. Floating-point sums do
+neither: they depend on the order of their terms, on fused multiply-adds, on how a matrix product is cut into blocks. So
+distances are measured on a grid, where every sum is exact and nothing is left to depend on:
+
+    x -> round((x - low) * 2^q / size)    low: the least value of each channel; size: the next power of two above the
+                                          cloud's largest extent
+
+is an integer in 0..2^q, and each partial sum of |a|^2 + |b|^2 - 2 <a, b> is an integer of at most 2 C 2^(2q). With
+2q + 1 + log2 C <= 53 float64 holds them all, and a matrix product in float64 gives the distances of the grid's points
+to the last bit: 0 for identical points, the same for equal lengths. The grid is as fine as float32 is near the rim of
+the cloud: q = 25 for 3 channels, 23 for 64. Points closer than its step count as coincident; coordinates that lie on a
+coarser grid of powers of two (voxels, counts of bits) are not moved at all.
+
+Of equal distances the point with the lexicographically smaller coordinates wins (x, then y, then z; in a space of
+features, channel after channel). Points with all coordinates equal go by index, so a permuted cloud gives the same
+coordinates. Farthest points and neighbours are found on the cloud sorted in this way, where ties go to the first.
+
+The operations that choose points are opaque to torch.compile (a loop of 512 steps would be unrolled otherwise) and give
+no gradients to coordinates; features that are gathered or interpolated have theirs.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.library import custom_op
+
+# Distances held at once: 8 bytes each, so 8 MiB; choosing the k nearest of N adds 2 k / N times that. All else is
+# linear in inputs and outputs. A row of distances is never cut: with B * N above this number, one row a cloud at once.
+PAIRS = 2**20
+
+# Squares of the distances must not overflow float32.
+LARGEST = 1e15
+
+
+class Neighbours(NamedTuple):
+    """Neighbours of M centres, the nearest first; after the true ones the nearest is repeated.
+
+    Shapes: indices (B, M, k) int64, into the points; squares (B, M, k) float32, squared distances; counts (B, M) int64,
+    how many are true neighbours, which is the n of delta(n) for a pool over them.
+    """
+
+    indices: Tensor
+    squares: Tensor
+    counts: Tensor
+
+
+def gather(x: Tensor, index: Tensor) -> Tensor:
+    """Rows of each cloud: y[b, ...] = x[b, index[b, ...]], with gradients for x.
+
+    Shapes: x (B, N, C), index (B, ...) int64 -> (B, ..., C)
+    """
+    clouds, points, channels = x.shape
+    start = torch.arange(clouds, device=x.device).mul(points).view(-1, *[1] * (index.dim() - 1))
+    rows = x.reshape(clouds * points, channels).index_select(0, (index + start).flatten())
+    return rows.view(*index.shape, channels)
+
+
+def farthest_points(points: Tensor, count: int) -> Tensor:
+    """Farthest point sampling: p_1 is farthest from the centroid, p_i is farthest from all before it.
+
+        p_i = argmax over p of min over j < i of |p - p_j|^2
+
+    No point is taken twice: once only copies of taken points are left, these follow in lexicographic order. The
+    centroid is rounded to the grid.
+
+    Args:
+        points: the clouds, finite.
+        count: how many points to take, at most N.
+
+    Shapes: points (B, N, C) -> index (B, count) int64, in the order of the sampling
+    """
+    _check_shapes("farthest_points", points, points)
+    if not 1 <= count <= points.shape[1]:
+        raise ValueError(
+            f"farthest_points: count = {count} of {points.shape[1]} points, expected 1 to {points.shape[1]}; ask for "
+            f"min(count, {points.shape[1]})"
+        )
+    return _farthest_points(points.detach(), count)
+
+
+def nearest(centres: Tensor, points: Tensor, k: int, dilation: int = 1) -> Neighbours:
+    """The k nearest points of each centre, or every d-th of the k d nearest, in space or in a space of features.
+
+    A centre that is a point of the cloud is its own first neighbour, or has a copy of itself there. With fewer than
+    k d points the nearest is repeated and counts are min(k, ceil(N / d)).
+
+    Args:
+        centres: where neighbours are wanted; may be the points themselves.
+        points: the clouds neighbours are taken from.
+        k: how many neighbours.
+        dilation: d; 1 takes the k nearest, 2 the 1st, 3rd, 5th, ...
+
+    Shapes: centres (B, M, C), points (B, N, C) -> Neighbours of (B, M, k)
+    """
+    _check_shapes("nearest", centres, points)
+    if k < 1 or dilation < 1:
+        raise ValueError(f"nearest: k = {k}, dilation = {dilation}, expected both to be at least 1")
+    index, square = _nearest(centres.detach(), points.detach(), min(k * dilation, points.shape[1]))
+    index, square = index[..., ::dilation], square[..., ::dilation]
+    found = index.shape[2]
+    if found < k:
+        index = torch.cat([index, index[..., :1].expand(-1, -1, k - found)], dim=-1)
+        square = torch.cat([square, square[..., :1].expand(-1, -1, k - found)], dim=-1)
+    return Neighbours(index, square, torch.full_like(index[..., 0], found))
+
+
+def ball(centres: Tensor, points: Tensor, radius: float, limit: int) -> Neighbours:
+    """The points with |p - centre| <= radius; of more than `limit` the nearest are kept.
+
+    A ball without any point is filled with the nearest point outside, its count is 0; a centre that is a point of the
+    cloud always has one. The comparison is made on squares in float32.
+
+    Args:
+        centres: centres of the balls.
+        points: the clouds neighbours are taken from.
+        radius: of all balls.
+        limit: how many neighbours at most, the k of the shapes.
+
+    Shapes: centres (B, M, C), points (B, N, C) -> Neighbours of (B, M, limit)
+    """
+    if not 0 < radius < math.inf:
+        raise ValueError(f"ball: radius = {radius}, expected a positive number")
+    index, square, found = nearest(centres, points, limit)
+    # (B, M, k); sorted by distance, so those within the radius come first
+    place = torch.arange(limit, device=index.device)
+    inside = (square <= square.new_full((), radius * radius)) & (place < found[..., None])
+    index = torch.where(inside, index, index[..., :1])
+    square = torch.where(inside, square, square[..., :1])
+    return Neighbours(index, square, inside.sum(dim=-1))
+
+
+def three_nearest(centres: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """The three nearest points of each centre and their weights, inverse to the squared distance.
+
+        w_i = (1 / d_i) / (1 / d_1 + 1 / d_2 + 1 / d_3)    d: squared distances
+
+    in the limit where a centre coincides with points: these share the weight, the others have none. No constant guards
+    against division by zero, so the weights do not depend on the unit of length. Clouds of one or two points weight
+    those; the repeated ones have weight 0.
+
+    Args:
+        centres: where values are wanted.
+        points: where values are known.
+
+    Shapes: centres (B, M, C), points (B, N, C) -> index (B, M, 3) int64, weight (B, M, 3) float32, constants
+    """
+    index, square, count = nearest(centres, points, 3)
+    # Multiplied by d_1, the smallest, all are within 0..1.
+    weight = torch.where(square > 0, square[..., :1] / square, 1.0)
+    weight = torch.where(torch.arange(3, device=index.device) < count[..., None], weight, 0.0)
+    return index, weight / (weight[..., :1] + weight[..., 1:2] + weight[..., 2:])
+
+
+def interpolate(features: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+    """y = sum over i of w_i * features[index_i], with gradients for features; index and weight by `three_nearest`.
+
+    Shapes: features (B, N, F), index (B, M, 3), weight (B, M, 3) -> (B, M, F)
+    """
+    return (gather(features, index) * weight[..., None].to(features.dtype)).sum(dim=-2)
+
+
+def density(points: Tensor, bandwidth: float) -> Tensor:
+    """Gaussian kernel density at each point, itself included.
+
+        rho_i = 1 / (N h sqrt(2 pi)) * sum over j of exp(-|p_i - p_j|^2 / (2 h^2))
+
+    A normal density of the distance, as PointConv uses it (with 2.5 for sqrt(2 pi)); it is positive, and its constant
+    cancels where densities are compared. Each term is rounded to a multiple of 2^-30, so that the sum is exact and the
+    order of the points does not matter; devices differ by their exp, below the last digit of float32 but for rare
+    roundings.
+
+    Args:
+        points: the clouds.
+        bandwidth: h, in the unit of the points.
+
+    Shapes: points (B, N, C) -> (B, N) float32
+    """
+    _check_shapes("density", points, points)
+    if not 0 < bandwidth < math.inf:
+        raise ValueError(f"density: bandwidth = {bandwidth}, expected a positive number")
+    return _density(points.detach(), float(bandwidth))
+
+
+def _check_shapes(operation: str, centres: Tensor, points: Tensor) -> None:
+    for name, x in (("points", points), ("centres", centres)):
+        if x.dim() != 3 or 0 in x.shape:
+            raise ValueError(f"{operation}: {name} are {tuple(x.shape)}, expected (clouds, points, channels), none 0")
+    if centres.shape[0] != points.shape[0] or centres.shape[2] != points.shape[2]:
+        raise ValueError(
+            f"{operation}: centres are {tuple(centres.shape)} and points {tuple(points.shape)}, expected the same "
+            "number of clouds and of channels"
+        )
+
+
+def _check_values(operation: str, **clouds: Tensor) -> None:
+    """ValueError with the place of the first NaN, infinity or number whose square would be one.
+
+    One pass over the coordinates and, on a GPU, one wait for it; while a CUDA graph is recorded there is nothing to
+    wait for, the warm-up run before it has looked.
+    """
+    for name, x in clouds.items():
+        if x.is_cuda and torch.cuda.is_current_stream_capturing():
+            return
+        good = x.abs() <= LARGEST
+        if not good.all():
+            place = (~good).nonzero()[0].tolist()
+            raise ValueError(
+                f"{operation}: {name}{place} is {x[tuple(place)].item()}, expected a number within ±{LARGEST:g}; "
+                "drop such points first"
+            )
+
+
+def _lexicographic(x: Tensor) -> Tensor:
+    """Indices that sort each cloud by its first channel, then the second, ...: (B, N, C) -> (B, N)."""
+    x = x + 0.0  # -0.0 becomes 0.0: equal numbers, but not equal bits for a radix sort
+    order = x[..., -1].argsort(dim=1, stable=True)
+    for channel in reversed(range(x.shape[2] - 1)):
+        order = order.gather(1, x[..., channel].gather(1, order).argsort(dim=1, stable=True))
+    return order
+
+
+def _grid(*clouds: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Clouds (B, ., C) on one grid of integers in float64, and its step (B, 1, 1), a power of two."""
+    bits = (52 - math.ceil(math.log2(clouds[0].shape[2]))) // 2
+    low = torch.stack([x.amin(dim=1) for x in clouds]).amin(dim=0)[:, None].double()
+    raised = [x.double() - low for x in clouds]
+    extent = torch.stack([x.amax(dim=(1, 2)) for x in raised]).amax(dim=0)[:, None, None]
+    extent = extent.clamp_min(torch.finfo(torch.float32).tiny)  # one point, or all identical
+    size = extent / torch.frexp(extent).mantissa  # exact: the power of two above the extent
+    return [(x * (2.0**bits / size)).round_() for x in raised], size / 2.0**bits
+
+
+# |a - b|^2 = <(-2 a, 1, |a|^2), (b, |b|^2, 1)>: one matrix product, exact on the grid.
+def _left(a: Tensor) -> Tensor:
+    """(B, M, C) -> (B, M, C + 2)"""
+    square = (a * a).sum(dim=-1, keepdim=True)
+    return torch.cat([-2 * a, torch.ones_like(square), square], dim=-1)
+
+
+def _right(b: Tensor) -> Tensor:
+    """(B, N, C) -> (B, C + 2, N)"""
+    square = (b * b).sum(dim=-1, keepdim=True)
+    return torch.cat([b, square, torch.ones_like(square)], dim=-1).transpose(1, 2).contiguous()
+
+
+def _blocks(left: Tensor, right: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Squared distances in steps of the grid, a block (B, rows, N) after the other, each in the memory of the last.
+
+    (Memory freed and taken anew is not always given the same place: for 50,000 points the heap grew to all distances.)
+    """
+    clouds, centres, _ = left.shape
+    total = right.shape[2]
+    at_once = min(centres, max(1, PAIRS // (clouds * total)))
+    memory = left.new_empty(clouds * at_once * total)
+    for start in range(0, centres, at_once):
+        rows = slice(start, min(start + at_once, centres))
+        block = memory[: clouds * (rows.stop - start) * total].view(clouds, -1, total)
+        yield rows, torch.bmm(left[:, rows], right, out=block)
+
+
+@custom_op("bipointnet::farthest_points", mutates_args=())
+def _farthest_points(points: Tensor, count: int) -> Tensor:
+    _check_values("farthest_points", points=points)
+    clouds, total, _ = points.shape
+    order = _lexicographic(points)
+    (cloud,), _ = _grid(gather(points, order))
+    left, right = _left(cloud), _right(cloud)  # (B, N, C + 2), (B, C + 2, N)
+    gaps = cloud.new_empty(count, clouds, 1, 1)
+    picks = torch.empty_like(gaps, dtype=torch.int64)
+    centroid = (cloud.sum(dim=1, keepdim=True) / total).round()
+    square = torch.bmm(_left(centroid), right)  # (B, 1, N)
+    torch.max(square, dim=2, keepdim=True, out=(gaps[0], picks[0]))
+    gap = torch.full_like(square, math.inf)
+    # Each step waits for the one before, so its time on a GPU is the number of its kernels: these four.
+    for last, nxt, far in zip(picks[:-1], picks[1:], gaps[1:], strict=True):
+        torch.bmm(left.gather(1, last.expand(-1, -1, left.shape[2])), right, out=square)
+        torch.minimum(gap, square, out=gap)
+        torch.max(gap, dim=2, keepdim=True, out=(far, nxt))  # of equal values the first
+    gaps[0] = math.inf
+    chosen, distinct = picks[:, :, 0, 0].T, gaps[:, :, 0, 0].T > 0  # (B, count)
+    # Where the gap is 0 all that is left coincides with what is chosen: take what is not, in order.
+    taken = torch.zeros(clouds, total + 1, dtype=torch.bool, device=points.device)
+    taken.scatter_(1, torch.where(distinct, chosen, total), True)
+    copies = taken[:, :total].to(torch.uint8).argsort(dim=1, stable=True)
+    turn = torch.arange(count, device=points.device) - distinct.sum(dim=1, keepdim=True)
+    return order.gather(1, torch.where(distinct, chosen, copies.gather(1, turn.clamp_min(0))))
+
+
+@_farthest_points.register_fake
+def _(points: Tensor, count: int) -> Tensor:
+    return points.new_empty(points.shape[0], count, dtype=torch.int64)
+
+
+@custom_op("bipointnet::nearest", mutates_args=())
+def _nearest(centres: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k <= N nearest, nearest first: index (B, M, k), square (B, M, k)."""
+    _check_values("nearest", centres=centres, points=points)
+    clouds, total, _ = points.shape
+    order = _lexicographic(points)
+    (around, cloud), step = _grid(centres, gather(points, order))
+    left, right = _left(around), _right(cloud)
+    # Numbers >= 0 compare as their bits do. The last bits of a distance make room for the place of the point in the
+    # sorted cloud: keys are distinct, so the k smallest are well defined. 1024 points leave 42 bits after the leading
+    # one.
+    place = torch.arange(total, device=points.device)
+    room = (1 << (total - 1).bit_length()) - 1
+    key = place.new_empty(clouds, centres.shape[1], k)
+    for rows, square in _blocks(left, right):
+        block = square.view(torch.int64).bitwise_and_(~room).bitwise_or_(place)
+        key[:, rows] = block.topk(k, largest=False).values
+    square = (key & ~room).view(torch.float64) * step.square()
+    return order.gather(1, (key & room).flatten(1)).view(key.shape), square.float()
+
+
+@_nearest.register_fake
+def _(centres: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    shape = (*centres.shape[:2], k)
+    return centres.new_empty(shape, dtype=torch.int64), centres.new_empty(shape, dtype=torch.float32)
+
+
+@custom_op("bipointnet::density", mutates_args=())
+def _density(points: Tensor, bandwidth: float) -> Tensor:
+    _check_values("density", points=points)
+    clouds, total, _ = points.shape
+    (cloud,), step = _grid(points)
+    left, right = _left(cloud), _right(cloud)
+    factor = -0.5 * (step / bandwidth).square()
+    sums = cloud.new_empty(clouds, total)
+    for rows, square in _blocks(left, right):
+        sums[:, rows] = square.mul_(factor).exp_().mul_(2.0**30).round_().sum(dim=2)
+    return (sums / (2.0**30 * total * bandwidth * math.sqrt(2 * math.pi))).float()
+
+
+@_density.register_fake
+def _(points: Tensor, bandwidth: float) -> Tensor:
+    return points.new_empty(points.shape[:2], dtype=torch.float32)
