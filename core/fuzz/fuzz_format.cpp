@@ -15,8 +15,9 @@ bool sound(const bipointnet::Network& network) {
   for (const bipointnet::Layer& layer : network.layers) {
     const auto outputs = static_cast<std::size_t>(layer.outputs);
     const auto inputs = static_cast<std::size_t>(layer.inputs);
-    const bool binary = layer.op == Op::bilinear || layer.op == Op::bilinear_pool || layer.op == Op::bilinear_float;
-    const bool lined = layer.op == Op::bilinear_pool || layer.op == Op::bilinear_float;
+    const bool floats = layer.op == Op::bilinear_float || layer.op == Op::bilinear_scaled;
+    const bool lined = layer.op == Op::bilinear_pool || floats;
+    const bool binary = layer.op == Op::bilinear || lined;
     const bool dense = layer.op == Op::dense;
     if (layer.inputs != width || layer.outputs < 1) return false;
     if (layer.bits.size() != (binary ? outputs * bipointnet::words_for(inputs) : 0)) return false;
