@@ -8,19 +8,23 @@ import pytest
 import bipointnet
 from bipointnet.data.shapes import CLASSES, make_object
 
-FILES = sorted((Path(__file__).parent / "golden").glob("*.bpn"))
+FOLDER = Path(__file__).parent / "golden"
+# Points, and a share of right answers a little below what it was when the file was made. Between them the files have most
+# operations; T-Nets are missing.
+FILES = {"shapes-v1": (128, 0.88), "shapes-xnor-v1": (64, 0.6), "shapes-abc-net-v1": (64, 0.6)}
 
 
-def test_there_are_golden_files():
-    assert FILES
+def test_every_golden_file_is_known():
+    assert {path.stem for path in FOLDER.iterdir()} == set(FILES)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_a_golden_file_still_names_the_built_in_shapes(path):
-    """94 % of held-out shapes were right when it was made, at 128 points."""
-    model = bipointnet.load(path)
+@pytest.mark.parametrize("name", FILES)
+def test_a_golden_file_still_names_the_built_in_shapes(name):
+    points, share = FILES[name]
+    model = bipointnet.load(FOLDER / f"{name}.bpn")
     rng = np.random.default_rng(11)
     labels = np.arange(200) % len(CLASSES)
-    clouds = np.stack([make_object(CLASSES[label], rng, 128)[0] for label in labels])
+    clouds = np.stack([make_object(CLASSES[label], rng, points)[0] for label in labels])
     assert tuple(model.classes) == CLASSES
-    assert (model.predict(clouds).labels == labels).mean() > 0.88
+    found = (model.predict(clouds).labels == labels).mean()
+    assert found > share
