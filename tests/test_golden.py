@@ -9,8 +9,8 @@ import bipointnet
 from bipointnet.data.shapes import CLASSES, make_object
 
 FOLDER = Path(__file__).parent / "golden"
-# Points, and a share of right answers a little below what it was when the file was made. Between them the files have most
-# operations; T-Nets are missing.
+# Points, and a share of right answers a little below what it was when the file was made. Between them the files have
+# most operations; T-Nets are missing.
 FILES = {"shapes-v1": (128, 0.88), "shapes-xnor-v1": (64, 0.6), "shapes-abc-net-v1": (64, 0.6)}
 
 
