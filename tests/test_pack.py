@@ -578,7 +578,7 @@ def test_what_cannot_be_run_exactly_is_refused_and_nothing_is_written(case, tmp_
         ({"normalize": "cube"}, "normalize is 'cube'"),
         ({"golden_points": 0}, "golden_points is 0"),
         ({"training": {"test_oa": float("nan")}}, "cannot be written as JSON"),
-        ({"training": {"model": object()}}, "cannot be written as JSON"),
+        ({"training": {"model": object}}, "cannot be written as JSON"),
     ],
     ids=str,
 )
