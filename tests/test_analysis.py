@@ -344,7 +344,7 @@ def test_runs_as_json(analyze, place):
     assert [len(row["transforms"]) for row in found] == [2, 0, 2, 0]
     assert [row["clouds"] for row in found] == [9] * 4
     assert found[2]["entropy"] is None, "the signs of a float network's pool carry nothing to speak of"
-    assert found[0]["entropy"] > found[1]["entropy"]
+    assert all(0 <= row["entropy"] <= 1 for row in found if row["entropy"] is not None)
 
 
 def test_the_command_as_a_program(bipointnet, place):
