@@ -76,23 +76,34 @@ def draw(report: dict) -> None:
     """Accuracy over latency, one dot a method."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
-    # Labels alternate between above and below, as methods that fold alike lie on top of each other.
     ordered = sorted(report["methods"].items(), key=lambda item: item[1]["us"])
-    for i, (name, facts) in enumerate(ordered):
+    groups: list[list[tuple[str, dict]]] = []
+    for name, facts in ordered:
         color = {"fp": "#444444", "lsr": "#1f5fa8", "xnor": "#c0392b"}.get(name, "#7f9fbf")
         axes.scatter(facts["us"], facts["shapes_oa"], s=46, color=color, zorder=3)
+        # Methods that fold alike take the same time: one label for all of them.
+        if not groups or facts["us"] > 1.2 * groups[-1][0][1]["us"]:
+            groups.append([])
+        groups[-1].append((name, facts))
+    for group in groups:
+        best_first = sorted(group, key=lambda item: -item[1]["shapes_oa"])
+        names = ["float32, ONNX Runtime" if name == "fp" else name for name, _ in best_first]
+        place = (group[-1][1]["us"], max(facts["shapes_oa"] for _, facts in group))
+        left = group[-1][0] == "fp"
         axes.annotate(
-            "float32, ONNX Runtime" if name == "fp" else name,
-            (facts["us"], facts["shapes_oa"]),
-            xytext=(6, 6 if i % 2 == 0 else -13),
+            "\n".join(names),
+            place,
+            xytext=(-8 if left else 8, 4),
             textcoords="offset points",
             fontsize=9,
+            va="top" if len(group) > 1 else "bottom",
+            ha="right" if left else "left",
         )
     axes.set_xscale("log")
     axes.set_xlabel(f"microseconds a cloud of {report['points']} points, one thread, {report['isa']}")
     axes.set_ylabel("accuracy on shapes, %")
     axes.grid(alpha=0.25)
-    axes.margins(0.15)
+    axes.margins(0.15, 0.3)
     axes.spines[["top", "right"]].set_visible(False)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
