@@ -48,13 +48,16 @@ def tiny() -> PointClouds:
     return PointClouds("tiny", ("ball", "stick", "plate"), blobs(0, 96, 48), blobs(1, 48, 48))
 
 
-@pytest.fixture
-def folder_of_clouds(tmp_path: Path, tiny: PointClouds) -> Path:
-    """The tiny set as one sub-folder a class with .npy files."""
-    root = tmp_path / "data"
-    for split, part in (("train", tiny.train), ("test", tiny.test)):
+def write_clouds(root: Path, train: Split, test: Split) -> Path:
+    """Balls, sticks and plates as one sub-folder a class with .npy files."""
+    for name, part in (("train", train), ("test", test)):
         for i, (points, label) in enumerate(zip(part.points, part.labels, strict=True)):
-            path = root / split / tiny.classes[label] / f"{i}.npy"
+            path = root / name / ("ball", "stick", "plate")[label] / f"{i}.npy"
             path.parent.mkdir(parents=True, exist_ok=True)
             np.save(path, points)
     return root
+
+
+@pytest.fixture
+def folder_of_clouds(tmp_path: Path, tiny: PointClouds) -> Path:
+    return write_clouds(tmp_path / "data", tiny.train, tiny.test)

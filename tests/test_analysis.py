@@ -12,16 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import blobs
+from conftest import blobs, write_clouds
 from torch import nn
 
-from bipointnet import analysis, augment, checkpoint
+from bipointnet import analysis, augment, checkpoint, metrics
 from bipointnet.cli import main, shell
 from bipointnet.config import Config
+from bipointnet.data import open_dataset
 from bipointnet.models import MODELS, Output, PointNet
 from bipointnet.models.pointnet import PointNorm, TNet
 from bipointnet.nn import BNN, LSR, METHODS, BinaryLinear, EntropyMax, MaxPool, PooledLayer, calibrate
-from bipointnet.tasks import orthogonality
+from bipointnet.tasks import classify, orthogonality
 from bipointnet.train import COLUMNS, train
 
 QUICK = Config(points=24, epochs=2, batch=16, lr=3e-3, device="cpu")
@@ -288,16 +289,8 @@ def analyze(monkeypatch, capsys):
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data, runs of several networks on it, and things that are not runs."""
-    from bipointnet.data import open_dataset
-
     root = tmp_path_factory.mktemp("place")
-    names = ("ball", "stick", "plate")
-    for split, seed, count in (("train", 0, 64), ("test", 1, 30)):
-        part = blobs(seed, count, 32)
-        for i, (points, label) in enumerate(zip(part.points, part.labels, strict=True)):
-            path = root / "data" / split / names[label] / f"{i}.npy"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.save(path, points)
+    write_clouds(root / "data", blobs(0, 64, 32), blobs(1, 30, 32))
     shutil.copytree(root / "data", root / "others")
     for split in ("train", "test"):
         (root / "others" / split / "ball").rename(root / "others" / split / "sphere")
@@ -344,7 +337,11 @@ def test_runs_as_json(analyze, place):
     assert [len(row["transforms"]) for row in found] == [2, 0, 2, 0]
     assert [row["clouds"] for row in found] == [9] * 4
     assert found[2]["entropy"] is None, "the signs of a float network's pool carry nothing to speak of"
-    assert all(0 <= row["entropy"] <= 1 for row in found if row["entropy"] is not None)
+    clouds = open_dataset(str(place / "data"), 24).test.points
+    few = torch.from_numpy(clouds[analysis.spread_evenly(9, len(clouds))])
+    for row in found[:2]:
+        _, bits = classify(checkpoint.load_model(place / row["run"])[0], few, 24)
+        assert row["entropy"] == pytest.approx(metrics.bit_entropy(bits.numpy()).mean(), abs=1e-9)
 
 
 def test_the_command_as_a_program(bipointnet, place):

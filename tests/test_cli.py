@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import blobs
+from conftest import blobs, write_clouds
 
 from bipointnet import checkpoint, demo
 from bipointnet.config import Config
@@ -33,13 +33,7 @@ def run(command: list[str], *arguments: str | Path, cwd: Path | None = None) -> 
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A folder of clouds and a run trained on it, from the command line."""
     root = tmp_path_factory.mktemp("trained")
-    names = ("ball", "stick", "plate")
-    for split, seed, count in (("train", 0, 96), ("test", 1, 30)):
-        part = blobs(seed, count, 48)
-        for i, (points, label) in enumerate(zip(part.points, part.labels, strict=True)):
-            path = root / "data" / split / names[label] / f"{i}.npy"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.save(path, points)
+    write_clouds(root / "data", blobs(0, 96, 48), blobs(1, 30, 48))
     done = run([sys.executable, "-m", "bipointnet"], "train", root / "data", *QUICK, "-o", root / "run")
     assert done.returncode == 0, done.stderr
     assert "last epoch" in done.stdout

@@ -2,18 +2,28 @@
 
 import copy
 import functools
-import pickle
 import re
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
+from foreign_networks import (
+    NETWORKS,
+    PUBLISHED,
+    ClassicPointNet,
+    Reads,
+    built,
+    every_network,
+    graph,
+    logits,
+    plain_mlp,
+    sequential_pointnet,
+    shaken,
+    steady,
+)
 from torch import Tensor, nn
-from torch_geometric.nn.pool.glob import global_max_pool, global_mean_pool
 
 from bipointnet import UserError, binarize
 from bipointnet.models import PointNet
@@ -26,237 +36,10 @@ from bipointnet.nn import (
     MeanPool,
     MeasuredMax,
     PointPool,
-    Report,
     calibrate,
     delta,
     hard_sign,
 )
-
-# Networks of others, in our words
-
-
-SMALL, PUBLISHED = (8, 16, 24, 16, 12), (64, 128, 1024, 512, 256)
-
-
-class SpatialTransformer(nn.Module):
-    """The T-Net of the first PyTorch PointNets: functions for all but the layers, an identity made in NumPy."""
-
-    def __init__(self, k: int, sizes: tuple[int, ...]) -> None:
-        super().__init__()
-        a, b, c, d, e = sizes
-        self.k, self.width = k, c
-        self.conv1, self.conv2, self.conv3 = nn.Conv1d(k, a, 1), nn.Conv1d(a, b, 1), nn.Conv1d(b, c, 1)
-        self.fc1, self.fc2, self.fc3 = nn.Linear(c, d), nn.Linear(d, e), nn.Linear(e, k * k)
-        self.bn1, self.bn2, self.bn3 = nn.BatchNorm1d(a), nn.BatchNorm1d(b), nn.BatchNorm1d(c)
-        self.bn4, self.bn5 = nn.BatchNorm1d(d), nn.BatchNorm1d(e)
-
-    def forward(self, x):
-        batch = x.size()[0]
-        x = F.relu(self.bn1(self.conv1(x)))
-        x = F.relu(self.bn2(self.conv2(x)))
-        x = F.relu(self.bn3(self.conv3(x)))
-        x = torch.max(x, 2, keepdim=True)[0]
-        x = x.view(-1, self.width)
-        x = F.relu(self.bn4(self.fc1(x)))
-        x = F.relu(self.bn5(self.fc2(x)))
-        x = self.fc3(x)
-        identity = torch.from_numpy(np.eye(self.k).flatten().astype(np.float32)).view(1, -1).repeat(batch, 1)
-        if x.is_cuda:
-            identity = identity.cuda()
-        x = x + identity
-        return x.view(-1, self.k, self.k)
-
-
-class ClassicPointNet(nn.Module):
-    def __init__(self, classes: int = 5, sizes: tuple[int, ...] = SMALL, transforms: bool = True) -> None:
-        super().__init__()
-        a, b, c, d, e = sizes
-        self.width = c
-        self.stn = SpatialTransformer(3, sizes) if transforms else None
-        self.fstn = SpatialTransformer(a, sizes) if transforms else None
-        self.conv1, self.conv2, self.conv3 = nn.Conv1d(3, a, 1), nn.Conv1d(a, b, 1), nn.Conv1d(b, c, 1)
-        self.bn1, self.bn2, self.bn3 = nn.BatchNorm1d(a), nn.BatchNorm1d(b), nn.BatchNorm1d(c)
-        self.fc1, self.fc2, self.fc3 = nn.Linear(c, d), nn.Linear(d, e), nn.Linear(e, classes)
-        self.bn4, self.bn5 = nn.BatchNorm1d(d), nn.BatchNorm1d(e)
-
-    def forward(self, x):  # (B, 3, N)
-        transform = None
-        if self.stn is not None:
-            x = torch.bmm(x.transpose(2, 1), self.stn(x)).transpose(2, 1)
-        x = F.relu(self.bn1(self.conv1(x)))
-        if self.fstn is not None:
-            transform = self.fstn(x)
-            x = torch.bmm(x.transpose(2, 1), transform).transpose(2, 1)
-        x = F.relu(self.bn2(self.conv2(x)))
-        x = F.relu(self.bn3(self.conv3(x)))
-        x = torch.max(x, 2, keepdim=True)[0]
-        x = x.view(-1, self.width)
-        x = F.relu(self.bn4(self.fc1(x)))
-        x = F.relu(self.bn5(self.fc2(x)))
-        return self.fc3(x), transform
-
-
-def block(inputs: int, outputs: int) -> list[nn.Module]:
-    return [nn.Conv1d(inputs, outputs, 1), nn.BatchNorm1d(outputs), nn.ReLU(inplace=True)]
-
-
-def dense(inputs: int, outputs: int) -> list[nn.Module]:
-    return [nn.Linear(inputs, outputs, bias=False), nn.BatchNorm1d(outputs), nn.ReLU()]
-
-
-def sequential_pointnet(classes: int = 5, sizes: tuple[int, ...] = SMALL, dropout: float = 0.0) -> nn.Sequential:
-    a, b, c, d, e = sizes
-    return nn.Sequential(
-        nn.Sequential(*block(3, a), *block(a, b), *block(b, c)),
-        nn.AdaptiveMaxPool1d(1),
-        nn.Flatten(),
-        nn.Sequential(*dense(c, d), nn.Dropout(dropout), *dense(d, e), nn.Dropout(dropout)),
-        nn.Linear(e, classes),
-    )
-
-
-def farthest_points(xyz, number):
-    """(B, N, 3) -> (B, number): with a loop that writes into tensors, as everybody copies it."""
-    batch, points, _ = xyz.shape
-    chosen = torch.zeros(batch, number, dtype=torch.long)
-    distance = torch.full((batch, points), 1e10, dtype=xyz.dtype)
-    farthest = torch.zeros(batch, dtype=torch.long)
-    rows = torch.arange(batch)
-    for i in range(number):
-        chosen[:, i] = farthest
-        step = ((xyz - xyz[rows, farthest].unsqueeze(1)) ** 2).sum(-1)
-        closer = step < distance
-        distance[closer] = step[closer]
-        farthest = distance.max(-1)[1]
-    return chosen
-
-
-def gather(points, index):
-    shape = list(index.shape)
-    rows = torch.arange(shape[0]).view(-1, *[1] * (len(shape) - 1)).expand(shape)
-    return points[rows, index]
-
-
-class Abstraction(nn.Module):
-    """A set abstraction of PointNet++ with 1x1 convolutions over (B, C, K, S)."""
-
-    def __init__(self, centres: int, neighbours: int, widths: list[int]) -> None:
-        super().__init__()
-        self.centres, self.neighbours = centres, neighbours
-        self.convs = nn.ModuleList(nn.Conv2d(i, o, 1) for i, o in pairwise(widths))
-        self.norms = nn.ModuleList(nn.BatchNorm2d(o) for o in widths[1:])
-
-    def forward(self, xyz, features):
-        centres = gather(xyz, farthest_points(xyz, self.centres))
-        nearest = torch.cdist(centres, xyz).topk(self.neighbours, largest=False)[1]  # (B, S, K)
-        grouped = gather(xyz, nearest) - centres.unsqueeze(2)
-        if features is not None:
-            grouped = torch.cat([grouped, gather(features, nearest)], dim=-1)
-        grouped = grouped.permute(0, 3, 2, 1)
-        for conv, norm in zip(self.convs, self.norms, strict=True):
-            grouped = F.relu(norm(conv(grouped)))
-        return centres, torch.max(grouped, 2)[0].permute(0, 2, 1)
-
-
-class GroupingNet(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.sa1, self.sa2 = Abstraction(8, 5, [3, 16, 32]), Abstraction(4, 3, [35, 32, 48])
-        self.head = nn.Sequential(*dense(48, 24), nn.Linear(24, 5))
-
-    def forward(self, xyz):
-        xyz, features = self.sa2(*self.sa1(xyz, None))
-        return self.head(features.mean(dim=1))
-
-
-class EdgeNet(nn.Module):
-    """DGCNN of torch_geometric's modules, with its own linear layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1, self.conv2 = pyg.EdgeConv(pyg.MLP([6, 16, 16])), pyg.EdgeConv(pyg.MLP([32, 24]))
-        self.lin, self.head = pyg.Linear(40, 32), pyg.MLP([32, 16, 5])
-
-    def forward(self, x, edges, batch):
-        one = self.conv1(x, edges)
-        return self.head(global_max_pool(self.lin(torch.cat([one, self.conv2(one, edges)], 1)), batch))
-
-
-class SetNet(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = pyg.PointNetConv(pyg.MLP([6, 16, 16]))
-        self.conv2 = pyg.PointNetConv(pyg.MLP([19, 24, 24]), pyg.Linear(24, 24))
-        self.head = nn.Linear(24, 5)
-
-    def forward(self, x, edges, batch):
-        return self.head(global_mean_pool(self.conv2(self.conv1(x, x, edges), x, edges).relu(), batch))
-
-
-def plain_mlp() -> nn.Sequential:
-    return nn.Sequential(nn.Flatten(), nn.Linear(60, 32), nn.ReLU(), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 5))
-
-
-def graph() -> tuple[Tensor, Tensor, Tensor]:
-    edges = torch.randint(0, 40, (2, 160))
-    return torch.randn(40, 3).double(), torch.cat([edges, edges.flip(0)], 1), torch.arange(40) // 10
-
-
-def channels_first() -> tuple[Tensor]:
-    return (torch.randn(6, 3, 20).double(),)
-
-
-def points_first() -> tuple[Tensor]:
-    return (torch.randn(6, 20, 3).double(),)
-
-
-# name: network, its inputs, whether binarize needs them, and the layers that stay float
-NETWORKS = {
-    "classic": (ClassicPointNet, channels_first, False, ["stn.conv1", "conv1", "fc3"]),
-    "sequential": (functools.partial(sequential_pointnet, dropout=0.3), channels_first, False, ["0.0", "4"]),
-    "grouping": (GroupingNet, points_first, False, ["sa1.convs.0", "head.3"]),
-    "mlp": (plain_mlp, points_first, False, ["1", "5"]),
-    "pyg-mlp": (lambda: pyg.MLP([3, 16, 16, 16, 5]), points_first, False, ["lins.0", "lins.3"]),
-    "pyg-dropout": (lambda: pyg.MLP([3, 16, 16, 16, 5], dropout=0.5), points_first, False, ["lins.0", "lins.3"]),
-    "pyg-edges": (EdgeNet, graph, True, ["conv1.nn.lins.0", "head.lins.1"]),
-}
-every_network = pytest.mark.parametrize("name", NETWORKS)
-
-
-def built(name: str, **options) -> tuple[nn.Module, tuple[Tensor, ...], nn.Module, Report]:
-    """A network, an input, its 1-bit version and the report."""
-    torch.manual_seed(0)
-    make, inputs, needed, _ = NETWORKS[name]
-    model, given = make().double(), inputs()
-    if name in ("pyg-mlp", "pyg-dropout"):  # its BatchNorm wants rows
-        given = (given[0].reshape(-1, 3),)
-    return model, given, *binarize(model, example=given if needed else None, **options)
-
-
-def logits(output) -> Tensor:
-    return output if isinstance(output, Tensor) else output[0]
-
-
-def steady(model: nn.Module) -> nn.Module:
-    """Without dropout, as the 1-bit networks built by hand are."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-    return model
-
-
-def shaken(model: nn.Module) -> nn.Module:
-    """With BatchNorm as after some training: all of its numbers count, and some slopes fall."""
-    for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            nn.init.normal_(module.weight)
-            nn.init.normal_(module.bias)
-            assert isinstance(module.running_mean, Tensor)
-            assert isinstance(module.running_var, Tensor)
-            nn.init.normal_(module.running_mean)
-            nn.init.uniform_(module.running_var, 0.5, 2)
-    return model
-
 
 # What comes out is the 1-bit network
 
@@ -618,24 +401,6 @@ def test_a_pool_without_batchnorm_measures_its_shift():
     assert pool.shift != 0
 
 
-class Reads(nn.Module):
-    """Layers with something between the second and the third, and something at the end."""
-
-    def __init__(self, between=lambda x: x, end=lambda x: x, width=8, relu=None):
-        super().__init__()
-        self.one, self.two, self.three, self.four = (
-            nn.Linear(3, 8),
-            nn.Linear(8, 8),
-            nn.Linear(width, 8),
-            nn.Linear(8, 8),
-        )
-        self.between, self.end, self.relu = between, end, relu or nn.ReLU()
-
-    def forward(self, x):
-        x = self.between(self.relu(self.two(self.relu(self.one(x)))))
-        return self.end(self.four(self.relu(self.three(x))))
-
-
 def values_and_indices(x: Tensor) -> Tensor:
     values, indices = x.max(1)
     return values + indices
@@ -801,211 +566,3 @@ def test_mistakes_are_told_in_one_sentence(model, options, message):
         binarize(model, **options)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("binarize: ")
-
-
-# Networks that look at their input
-
-
-class Branching(nn.Module):
-    """Goes another way for loud inputs."""
-
-    def __init__(self, relu=None):
-        super().__init__()
-        self.one, self.two, self.three = nn.Linear(3, 8), nn.Linear(8, 8), nn.Linear(8, 8)
-        self.four, self.relu = nn.Linear(8, 2), relu or nn.ReLU()
-
-    def forward(self, x):
-        loud = x.abs().mean() > 1
-        x = self.relu(self.two(self.relu(self.one(x))))
-        if loud:
-            x = self.relu(self.three(x))
-        return self.four(x)
-
-
-def test_branches_on_data_need_an_example_and_stay_branches():
-    torch.manual_seed(0)
-    with pytest.raises(
-        UserError, match=r"torch.fx stops at .*test_convert.py:\d+, `if loud:`.*give a batch as example="
-    ):
-        binarize(Branching())
-    loud, quiet = torch.randn(4, 3) * 9, torch.randn(4, 3) / 9
-    network, report = binarize(Branching(), example=loud)
-    assert report.binarized == ["two", "three"]
-    assert "seen on the example only" in str(report)
-    two = F.hardtanh(network.two(F.hardtanh(network.one(quiet))))
-    torch.testing.assert_close(network(quiet), network.four(two))
-    two = F.hardtanh(network.two(F.hardtanh(network.one(loud))))
-    torch.testing.assert_close(network(loud), network.four(F.hardtanh(network.three(two))))
-
-
-def test_a_layer_that_an_example_never_reaches_stays_float():
-    _, report = binarize(Branching(), example=torch.zeros(4, 3))
-    assert report.kept["three"] == "never called as a layer"
-
-
-def test_functions_that_would_have_to_change_in_such_a_network_are_an_error():
-    with pytest.raises(UserError, match=r"has to change, as relu is a function, and cannot be rewritten.*use nn.ReLU"):
-        binarize(Branching(relu=F.relu), example=torch.randn(4, 3) * 9)
-
-
-def test_a_branch_on_a_shape_goes_the_way_of_the_example_and_no_other():
-    class Shaped(Reads):
-        def forward(self, x):
-            if x.shape[1] > 3:
-                x = x[:, :3]
-            return super().forward(x)
-
-    with pytest.raises(UserError, match=r"`if x.shape\[1\] > 3:`"):
-        binarize(Shaped(relu=F.relu))
-    network, _ = binarize(Shaped(relu=F.relu), example=torch.randn(4, 5, 3))
-    network(torch.randn(4, 8, 3))
-    with pytest.raises(UserError, match=r"takes another way at .*test_convert.py:\d+ than the example did"):
-        network(torch.randn(4, 2, 3))
-
-
-def test_a_loop_over_data_is_taped():
-    class Looping(Reads):
-        def forward(self, x):
-            x = self.relu(self.one(x))
-            for _ in range(int(x.shape[0])):
-                x = self.relu(self.two(x))
-            return self.four(self.relu(self.three(x)))
-
-    network, report = binarize(Looping(), example=torch.randn(3, 3))
-    assert "called 3 times" in next(row.why for row in report if row.name == "two")
-    assert network(torch.randn(5, 3)).shape == (5, 8)
-
-
-def test_what_a_trace_would_freeze_or_lose_is_noticed():
-    class Noisy(Reads):
-        def forward(self, x):
-            return super().forward(x + torch.randn(3))
-
-    class Remembering(Reads):
-        def forward(self, x):
-            self.seen = x * 2
-            return super().forward(x)
-
-    class Detached(Reads):
-        def forward(self, x):
-            with torch.no_grad():
-                x = x * 2
-            return super().forward(x)
-
-    for kind, why in ((Noisy, "draws random numbers"), (Remembering, "changes self.seen"), (Detached, "no_grad")):
-        with pytest.raises(UserError, match=why):
-            binarize(kind(relu=F.relu), example=torch.randn(4, 5, 3))
-        network, _ = binarize(kind(), example=torch.randn(4, 5, 3))  # by exchanging modules
-        assert isinstance(network, kind)
-        assert not torch.equal(network(torch.ones(4, 5, 3)), network(torch.ones(4, 5, 3))) or kind is not Noisy
-
-
-def test_functions_without_layers_are_not_looked_into_and_named():
-    _, _, _, report = built("grouping")
-    assert "not looked into" in str(report)
-    assert "farthest_points" in str(report)
-
-
-def test_modules_without_layers_are_not_looked_into_if_they_cannot_be():
-    class Flip(nn.Module):
-        def forward(self, x):
-            return -x if x.sum() > 0 else x
-
-    class Gate(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.scale = nn.Parameter(torch.ones(8))
-
-        def forward(self, x):
-            return x * self.scale if x.sum() > 0 else x
-
-    class Rectify(nn.Module):
-        def forward(self, x):
-            return x if x.sum() > 0 else F.relu(x)
-
-    _, report = binarize(Reads(Flip(), relu=F.relu))
-    assert report.notes == ("not looked into: Flip",)
-    for hiding in (Gate(), Rectify()):
-        with pytest.raises(UserError, match=r"x.sum\(\) > 0"):
-            binarize(Reads(hiding))
-
-
-def test_arguments_with_a_default_keep_it():
-    class Optional(Reads):
-        def forward(self, x, scale=None, deep=True):
-            if scale is not None:
-                x = x * scale
-            return super().forward(x) if deep else x
-
-    network, _ = binarize(Optional(relu=F.relu))
-    x = torch.randn(4, 5, 3)
-    assert torch.equal(network(x), network(x, scale=None))
-    with pytest.raises(AssertionError, match="deep has been specialized"):
-        network(x, deep=False)
-
-
-def test_tensors_made_in_a_forward_move_with_the_network():
-    network, _ = binarize(ClassicPointNet())
-    output, transform = network.to("meta")(torch.randn(4, 3, 20, device="meta"))
-    assert output.device == transform.device == torch.device("meta")
-
-
-def test_layers_that_are_never_called_are_left_out_of_a_rewritten_network():
-    model = Reads(relu=F.relu)
-    model.unused = nn.Linear(8, 8)
-    network, report = binarize(model)
-    assert not hasattr(network, "unused")
-    assert next(row for row in report if row.name == "unused").now == "left out"
-    left = sum(
-        p.numel() * (1 if n.split(".")[0] in ("two", "three") and "weight" in n else 32)
-        for n, p in network.named_parameters()
-    )
-    assert report.bits_after == left
-
-
-def test_a_rewritten_network_is_not_pickled():
-    network, _ = binarize(ClassicPointNet())
-    with pytest.raises(UserError, match=r"cannot be pickled, expected its state_dict\(\)"):
-        pickle.dumps(network)
-
-
-# torch_geometric, and the report
-
-
-def test_set_abstraction_of_torch_geometric_with_a_function_between_is_an_error_that_names_it():
-    torch.manual_seed(0)
-    with pytest.raises(UserError, match="as relu is a function"):
-        binarize(SetNet().double(), example=graph())
-
-
-def test_a_linear_layer_is_known_by_what_it_computes():
-    class Doubling(pyg.Linear):
-        def forward(self, x):
-            return 2 * super().forward(x)
-
-    layers = [pyg.Linear(4, 4), nn.ReLU(), pyg.Linear(4, 4), nn.ReLU(), Doubling(4, 4), nn.ReLU(), pyg.Linear(4, 4)]
-    _, report = binarize(nn.Sequential(*layers))
-    assert report.binarized == ["2"]
-
-
-def test_the_report_counts_every_bit():
-    model = sequential_pointnet().double()
-    network, report = binarize(model, METHODS["bnn"])
-    assert report.bits_before == 64 * sum(p.numel() for p in model.parameters())
-    weights = sum(m.weight.numel() for m in network.modules() if isinstance(m, BinaryLinear))
-    others = sum(p.numel() for p in network.parameters()) - weights
-    assert report.bits_after == weights + 64 * others
-    assert [row.name for row in report if row.kind == "layer"] == ["0.0", "0.3", "0.6", "3.0", "3.4", "4"]
-    text = str(report)
-    assert "4 of 6 layers in 1 bit" in text
-    assert all(row.name in text and row.why in text for row in report)
-
-
-def test_a_bias_goes_where_the_method_has_none_and_stays_where_it_has_one():
-    model = sequential_pointnet()
-    lsr, report = binarize(model)
-    assert lsr.get_submodule("0.3").bias is None
-    assert "its bias is dropped" in next(row.why for row in report if row.name == "0.3")
-    bnn, _ = binarize(model, METHODS["bnn"])
-    assert torch.equal(bnn.state_dict()["0.3.bias"], model.state_dict()["0.3.bias"])
-    assert bnn.get_submodule("3.0").bias is None, "the old layer had none"

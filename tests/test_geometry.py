@@ -16,7 +16,6 @@ from bipointnet.nn.geometry import ball, density, farthest_points, gather, inter
 # Few values: equal distances and coinciding points everywhere, all of them exact in float32.
 coarse = st.integers(1, 24).flatmap(lambda n: arrays(np.float32, (n, 3), elements=st.integers(-3, 3).map(float)))
 scales = st.sampled_from([2.0**-20, 0.25, 1.0, 1024.0])
-cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 def cloud(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -423,17 +422,3 @@ def test_operations_keep_the_contract_of_torch():
         (geometry._density, (x, 0.5)),
     ):
         torch.library.opcheck(op, args)
-
-
-@cuda
-@pytest.mark.parametrize("step", [0.0, 0.25])
-def test_gpu_equals_cpu(step):
-    x, features = cloud(4, 700, 3), cloud(4, 700, 64, seed=1)
-    if step:  # with equal distances
-        x, features = (x / step).round() * step, features.sign()
-    there = everything(x.cuda(), features.cuda())
-    *exact, made, dense = zip(everything(x, features), there, strict=True)
-    for on_cpu, on_gpu in exact:
-        assert on_cpu.equal(on_gpu.cpu())
-    for on_cpu, on_gpu in (made, dense):
-        torch.testing.assert_close(on_cpu, on_gpu.cpu(), rtol=1e-6, atol=1e-6)

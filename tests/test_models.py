@@ -74,14 +74,8 @@ def test_state_dict_round_trip(make, linear):
     assert torch.equal(one.eval()(x).logits, other.eval()(x).logits)
 
 
-# Every method in one network and every network with one method: a compilation takes seconds.
-COMPILED = {("pointnet-vanilla", name) for name in LINEARS} | {(model, "lsr") for model in MODELS}
-
-
-@pytest.mark.parametrize(
-    ("make", "linear"),
-    [pytest.param(MODELS[model], LINEARS[name], id=f"{model}-{name}") for model, name in sorted(COMPILED)],
-)
+@every_model
+@everywhere
 def test_compiled_gradients_equal_eager_ones(make, linear):
     """The trap that dropped the gradient of sign without a word."""
     torch.manual_seed(0)
