@@ -8,21 +8,14 @@ has every run.
 """
 
 import argparse
-import json
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from statistics import mean
 
-import torch
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
+from shapes_runs import run_all, write
 
 from bipointnet.config import CHOICES, Config
-from bipointnet.data import open_dataset
-from bipointnet.files import write_beside
-from bipointnet.train import train
 
 RESULT = Path(__file__).parent / "results" / "methods-shapes.json"
 POOLS = ("max", "ema-avg", "ema-max")
@@ -33,17 +26,6 @@ VANILLA = [("fp", "max"), *((m, p) for m in METHODS if m != "fp" for p in POOLS)
 NETWORKS = [("pointnet-vanilla", m, p, 0) for m, p in VANILLA]
 NETWORKS += [("pointnet", m, "max" if m == "fp" else "ema-max", 0) for m in METHODS]
 NETWORKS += [("pointnet-vanilla", m, p, 1) for m, p in VANILLA]
-KEPT = ("model", "method", "pool", "seed", "points", "epochs", "last_oa", "best_oa", "entropy", "seconds", "commit")
-
-
-def run(folder: Path, model: str, method: str, pool: str, seed: int) -> dict:
-    """One training on one thread, or what a finished one left."""
-    torch.set_num_threads(1)
-    place = folder / model / f"{method}-{pool}-seed{seed}"
-    if (place / "result.json").exists():
-        return json.loads((place / "result.json").read_text())
-    data = open_dataset("shapes", LENGTH["points"])
-    return train(Config(model=model, method=method, pool=pool, seed=seed, **LENGTH), data, place, resume=True)
 
 
 def table(results: list[dict]) -> Table:
@@ -67,17 +49,15 @@ def main() -> None:
     parser.add_argument("runs", type=Path)
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
-    open_dataset("shapes", LENGTH["points"])  # made once, before the workers look for it
-    with (
-        ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool,
-        Progress(console=Console(stderr=True)) as progress,
-    ):
-        jobs = [pool.submit(run, given.runs, *network) for network in NETWORKS]
-        for job in progress.track(as_completed(jobs), total=len(jobs), description="training"):
-            job.result()
-    results = [job.result() for job in jobs]
+    jobs = {
+        given.runs / model / f"{method}-{pool}-seed{seed}": Config(
+            model=model, method=method, pool=pool, seed=seed, **LENGTH
+        )
+        for model, method, pool, seed in NETWORKS
+    }
+    results = run_all(jobs, given.workers)
     Console().print(table(results))
-    write_beside(RESULT, json.dumps([{key: r[key] for key in KEPT} for r in results], indent=1).encode())
+    write(RESULT, results)
 
 
 if __name__ == "__main__":

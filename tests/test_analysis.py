@@ -20,7 +20,8 @@ from bipointnet.cli import main, shell
 from bipointnet.config import Config
 from bipointnet.data import open_dataset
 from bipointnet.models import MODELS, Output, PointNet
-from bipointnet.models.pointnet import PointNorm, TNet
+from bipointnet.models.blueprint import PointNorm
+from bipointnet.models.pointnet import TNet
 from bipointnet.nn import BNN, LSR, METHODS, BinaryLinear, EntropyMax, MaxPool, PooledLayer, calibrate
 from bipointnet.tasks import classify, orthogonality
 from bipointnet.train import COLUMNS, train

@@ -17,7 +17,7 @@ from bipointnet.nn import LSR, BinaryLinear, EntropyMax, MeanPool, calibrate, de
 def packed(path: Path, classes: int, tnets: bool, channels: int = 3, mean: bool = False) -> Path:
     torch.manual_seed(0)
     pool = MeanPool() if mean else EntropyMax()
-    network = PointNet(classes, channels, BinaryLinear.of(LSR()), pool, tnets)
+    network = PointNet(classes, channels, tnets, linear=BinaryLinear.of(LSR()), pool=pool)
     calibrate(network, torch.randn(4, 32, channels))
     pack.export(network.eval(), path, classes=[f"class {i}" for i in range(classes)], golden_points=4)
     return path

@@ -392,13 +392,13 @@ def everything(x: torch.Tensor, features: torch.Tensor) -> list[torch.Tensor]:
 def test_chunks_change_nothing(monkeypatch, pairs):
     x, features = cloud(2, 90, 3), cloud(2, 90, 8, seed=1)
     whole = everything(x, features)
-    monkeypatch.setattr(geometry, "PAIRS", pairs)
+    monkeypatch.setitem(geometry.PAIRS, "cpu", pairs)
     for one, other in zip(everything(x, features), whole, strict=True):
         assert one.equal(other)
 
 
 def test_memory_is_bounded_by_the_constant(monkeypatch):
-    monkeypatch.setattr(geometry, "PAIRS", 1000)
+    monkeypatch.setitem(geometry.PAIRS, "cpu", 1000)
     (grid,), _ = geometry._grid(cloud(2, 90, 3))
     blocks = list(geometry._blocks(geometry._left(grid), geometry._right(grid)))
     assert max(block.numel() for _, block in blocks) <= 1000
@@ -414,11 +414,20 @@ def test_compiled_equals_eager_in_one_graph():
             torch.testing.assert_close(one, other)
 
 
+def test_ties_go_by_what_is_given_to_decide_them():
+    """All distances in a space of features equal: neighbours come in the order of their coordinates."""
+    x, features = cloud(2, 30, 3), torch.ones(2, 30, 8)
+    found = nearest(features, features, 30, ties=x).indices
+    ordered = gather(x, found[:, 0])
+    assert (ordered[:, 1:, 0] >= ordered[:, :-1, 0]).all()
+    assert found.equal(found[:, :1].expand_as(found))
+
+
 def test_operations_keep_the_contract_of_torch():
     x = cloud(2, 12, 3)
     for op, args in (
         (geometry._farthest_points, (x, 5)),
-        (geometry._nearest, (x[:, :4], x, 5)),
+        (geometry._nearest, (x[:, :4], x, x[..., :2], 5)),
         (geometry._density, (x, 0.5)),
     ):
         torch.library.opcheck(op, args)

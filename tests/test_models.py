@@ -45,7 +45,7 @@ def test_any_number_of_points_channels_and_classes(make, linear, points):
     model = make(classes=7, channels=6, linear=linear, pool=EntropyMax())
     output = model(torch.randn(4, points, 6))
     assert output.logits.shape == (4, 7)
-    assert output.pooled.shape == (4, 1024)
+    assert output.pooled.shape == (4, model.head[0][0].in_features)
     assert output.logits.isfinite().all()
 
 
@@ -74,13 +74,21 @@ def test_state_dict_round_trip(make, linear):
     assert torch.equal(one.eval()(x).logits, other.eval()(x).logits)
 
 
-@every_model
-@everywhere
-def test_compiled_gradients_equal_eager_ones(make, linear):
-    """The trap that dropped the gradient of sign without a word."""
+POINTNETS = {"pointnet-vanilla", "pointnet"}
+COMPILED = [(name, linear) for name in MODELS for linear in (LINEARS if name in POINTNETS else ("fp", "lsr"))]
+
+
+@pytest.mark.parametrize(("name", "linear"), COMPILED)
+def test_compiled_gradients_equal_eager_ones(name, linear):
+    """The trap that dropped the gradient of sign without a word. Every method on PointNets, every backbone in two.
+
+    With the compiler's own decompositions: without them PyTorch 2.13 takes the gradient of Hardtanh to be contiguous
+    where it is not.
+    """
     torch.manual_seed(0)
     torch._dynamo.reset()
-    model, x = make(classes=5, linear=linear, pool=EntropyMax()).double(), torch.randn(8, 16, 3).double()
+    model = MODELS[name](classes=5, linear=LINEARS[linear], pool=EntropyMax()).double()
+    x = torch.randn(8, 16, 3).double()
     model.dropout = nn.Identity()
     calibrate(model, x)
 
@@ -89,7 +97,7 @@ def test_compiled_gradients_equal_eager_ones(make, linear):
         network(x).logits.square().sum().backward()
         return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
-    plain, compiled = gradients(model), gradients(torch.compile(model, backend="aot_eager"))
+    plain, compiled = gradients(model), gradients(torch.compile(model, backend="aot_eager_decomp_partition"))
     assert plain.keys() == compiled.keys()
     for name, gradient in plain.items():
         torch.testing.assert_close(compiled[name], gradient, msg=lambda m, n=name: f"{n}: {m}")
@@ -130,6 +138,117 @@ def test_pools_without_norm_measure_their_own_shift():
     assert len(set(shifts)) == 3
     pooled = model(x).pooled
     assert (pooled > 0).float().mean() <= 0.5 <= (pooled >= 0).float().mean(), "half of the values, up to ties"
+
+
+BACKBONES = {
+    "pointnet2": (["near.points.0.0", "last"], 10),
+    "dgcnn": (["near.edges.0.0", "last"], 6),
+    "pointcnn": ([*(f"convs.{i}.{net}.0.0" for i in range(4) for net in ("lift", "order")), "last"], 22),
+    "pointconv": (
+        [
+            "near.points.0.0",
+            *(f"{conv}.{net}.0.0" for conv in ("near", "far", "all") for net in ("weights", "thinness.0")),
+            "last",
+        ],
+        25,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_float_layers_are_exactly_those_of_the_specification(name):
+    kept, binary = BACKBONES[name]
+    model = MODELS[name](classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax())
+    assert float_layers(model) == kept
+    assert len(binary_layers(model)) == binary
+    assert float_layers(MODELS[name](classes=40, linear=BinaryLinear.of(LSR()), binary_first=True)) == ["last"]
+    everything = MODELS[name](classes=40, linear=BinaryLinear.of(LSR()), binary_first=True, binary_last=True)
+    assert not float_layers(everything)
+
+
+def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {n: tuple(m.weight.shape) for n, m in model.named_modules() if isinstance(m, (nn.Linear, BinaryLinear))}
+
+
+def test_layers_have_the_sizes_of_the_specification():
+    """Rows of weight matrices: outputs, inputs; a grouped convolution has one row an output."""
+    sizes = {name: list(shapes_of(MODELS[name](classes=40)).values()) for name in BACKBONES}
+    head = [(512, 1024), (256, 512), (40, 256)]
+    assert sizes["pointnet2"] == [
+        *[(64, 3), (64, 64), (128, 64)],
+        *[(128, 131), (128, 128), (256, 128)],
+        *[(256, 259), (512, 256), (1024, 512), *head],
+    ]
+    assert sizes["dgcnn"] == [(64, 6), (64, 64), (64, 64), (128, 128), (1024, 192), *head]
+    assert sizes["pointcnn"] == [
+        layer
+        for channels, out, k, h in ((0, 48, 8, 32), (48, 96, 12, 64), (96, 192, 16, 128), (192, 384, 16, 256))
+        for layer in (
+            *[(h, 3), (h, h), (k * k, 3 * k), (k * k, k), (k * k, k)],
+            *[(max(channels + h, 64 if k == 8 else 0), k), (out, max(channels + h, 64 if k == 8 else 0))],
+        )
+    ] + [(256, 384), (128, 256), (40, 128)]
+    assert (
+        sizes["pointconv"]
+        == [
+            layer
+            for channels, mlp in ((0, (64, 64, 128)), (128, (128, 128, 256)), (256, (256, 512, 1024)))
+            for layer in (
+                *[(mlp[0], 3 + channels), (mlp[1], mlp[0]), (mlp[2], mlp[1])],
+                *[(8, 3), (8, 8), (16, 8), (16, 1), (8, 16), (1, 8), (mlp[2], 16 * mlp[2])],
+            )
+        ]
+        + head
+    )
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("linear", [nn.Linear, BinaryLinear.of(LSR())], ids=["fp", "lsr"])
+def test_clouds_of_one_place_and_clouds_with_copies_have_an_answer(name, linear):
+    torch.manual_seed(0)
+    model = MODELS[name](classes=4, linear=linear, pool=EntropyMax())
+    for x in (torch.ones(2, 40, 3), torch.randn(2, 4, 3).repeat(1, 10, 1), torch.randn(2, 3, 3)):
+        calibrate(model, x)
+        output = model(x)
+        output.logits.square().sum().backward()
+        assert output.logits.isfinite().all()
+        assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_points_that_are_nowhere_are_named(name, bad):
+    x = torch.randn(3, 40, 3)
+    x[1, 7, 2] = bad
+    with pytest.raises(ValueError, match=rf"(points|centres)\[1, 7, 2\] is {bad}, expected .*drop such points"):
+        MODELS[name](classes=4).eval()(x)
+
+
+@pytest.mark.parametrize("name", ["pointnet2", "dgcnn"])
+def test_pools_over_neighbours_shift_by_the_number_of_true_ones(name):
+    """A pooled layer tells its pool the counts, which the filled-up neighbours are not among."""
+    torch.manual_seed(0)
+    model = MODELS[name](classes=4, linear=BinaryLinear.of(LSR()), pool=EntropyMax()).eval()
+    x = torch.nn.functional.normalize(torch.randn(2, 200, 3), dim=-1)
+    counts = []
+    model.get_submodule("near.pooled").register_forward_pre_hook(lambda module, inputs: counts.append(inputs[1]))
+    model(x)
+    distances = torch.cdist(x, x)
+    if name == "dgcnn":
+        assert torch.equal(counts[0], torch.full((2, 200), 20))
+    else:
+        within = (distances <= 0.2).sum(dim=2)  # (2, 200) with the point itself
+        limit = 13  # 64 of 1024 is 13 of 200
+        assert counts[0].shape == (2, 100)
+        assert 1 < counts[0].double().mean() < limit
+        for b in range(2):
+            possible = within[b].clamp(max=limit).sort(descending=True).values[:100]
+            assert (counts[0][b].sort(descending=True).values <= possible).all()
+
+
+def test_only_the_own_pool_differs_between_backbones():
+    assert any(isinstance(m, POOLS["avg"]) for m in MODELS["pointcnn"](classes=4).modules())
+    assert not any(isinstance(m, tuple(POOLS.values())) for m in MODELS["pointconv"](classes=4).modules())
 
 
 def test_hardtanh_stands_where_relu_stands_except_before_a_pool():

@@ -7,7 +7,18 @@ import torch
 from torch import nn
 
 from bipointnet.models import MODELS
-from bipointnet.nn import LSR, METHODS, BinaryLinear, EntropyMax, MaxPool, MeanPool, PooledLayer, calibrate
+from bipointnet.nn import (
+    LSR,
+    METHODS,
+    BinaryLinear,
+    EntropyMax,
+    MaxPool,
+    MeanPool,
+    PooledLayer,
+    calibrate,
+    delta,
+    pooled,
+)
 
 LINEARS = {"fp": nn.Linear} | {name: BinaryLinear.of(method) for name, method in METHODS.items()}
 
@@ -53,6 +64,48 @@ def test_values_gradients_and_statistics_are_those_of_the_steps(linear, pool, re
     for (name, b), c in zip(fused.named_buffers(), plain.buffers(), strict=True):
         assert_same(b, c, name)
     assert_same(fused(x), plain(x))
+
+
+@pytest.mark.parametrize("pool", [MaxPool(), EntropyMax(), MeanPool()], ids=["max", "ema-max", "avg"])
+def test_neighbours_are_pooled_as_if_each_neighbourhood_were_alone(pool):
+    """Filled up with copies of the nearest, which count for nothing; fused or not."""
+    torch.manual_seed(0)
+    counts = torch.tensor([[1, 4, 7], [3, 7, 2]])
+    x = torch.randn(2, 3, 7, 13, dtype=torch.float64)
+    x = torch.where((torch.arange(7) < counts[..., None])[..., None], x, x[:, :, :1])
+    for layer in twins(BinaryLinear.of(LSR()), pool):
+        together = layer.eval()(x, counts)
+        for b, m in torch.cartesian_prod(torch.arange(2), torch.arange(3)).tolist():
+            assert_same(together[b, m], layer(x[b, m, : counts[b, m]]))
+
+
+def test_shifts_of_neighbourhoods_are_those_of_the_closed_form():
+    n = torch.arange(1, 3000)
+    shifts = EntropyMax().shift(torch.zeros(1, dtype=torch.float64), n)
+    assert isinstance(shifts, torch.Tensor)
+    torch.testing.assert_close(shifts[:, 0], torch.tensor([delta(i) for i in n.tolist()], dtype=torch.float64))
+
+
+def test_both_ways_to_the_gradients_of_a_maximum_are_one():
+    """A GPU takes the second where points are few."""
+    torch.manual_seed(0)
+    a, w, g = (torch.randn(*size, dtype=torch.float64) for size in ((6, 11, 5), (9, 5), (6, 9)))
+    winners = (a @ w.T).max(dim=1).indices
+    one = pooled._gather_gradients(a, w, winners, g)
+    other = pooled._multiply_gradients(a, w, winners, g, torch.float64)
+    for x, y in zip(one, other, strict=True):
+        assert_same(x, y)
+
+
+@pytest.mark.parametrize("rows", [1, 2048, 5000])
+def test_second_moments_of_signs_are_exact(rows):
+    a = torch.where(torch.randn(rows, 7) >= 0, 1.0, -1.0).requires_grad_()
+    moment = pooled._SecondMoment.apply(a)
+    assert isinstance(moment, torch.Tensor)
+    assert torch.equal(moment, a.T @ a)
+    g = torch.randn(7, 7)
+    (found,) = torch.autograd.grad(moment, a, g)
+    torch.testing.assert_close(found, a.detach() @ (g + g.T), rtol=0.02, atol=0.1)  # bfloat16
 
 
 def test_negative_scales_and_flat_channels():

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from bipointnet import augment, metrics
 from bipointnet.models.pointnet import TNet
-from bipointnet.nn import BinaryLinear, PooledLayer
+from bipointnet.nn import BinaryLinear, PooledLayer, in_full
 from bipointnet.tasks import orthogonality
 
 BATCH, GLANCED, PROBED = 16, 32, 16  # clouds in one pass, in a look during training, in the doubling of scales
@@ -79,22 +79,6 @@ class Study:
     def regularizer(self) -> float | None:
         """Of the largest T-Net, which is the one that training keeps near orthogonal; None without one."""
         return max(self.transforms, key=lambda t: t.size).regularizer if self.transforms else None
-
-
-@contextmanager
-def in_full(model: nn.Module) -> Iterator[None]:
-    """Judging mode, with every pooled layer computed step by step so that hooks see its parts; then all as before."""
-    pooled = [module for module in model.modules() if isinstance(module, PooledLayer)]
-    before, training = [layer.fused for layer in pooled], model.training
-    for layer in pooled:
-        layer.fused = False
-    model.eval()
-    try:
-        yield
-    finally:
-        for layer, fused in zip(pooled, before, strict=True):
-            layer.fused = fused
-        model.train(training)
 
 
 @contextmanager
@@ -173,7 +157,7 @@ class _Tally:
 
     def add(self, layer: BinaryLinear, x: Tensor, z: Tensor, clouds: int) -> None:
         self.output.add(z)
-        self.twin.add(x @ (layer.weight - layer.weight.mean()).T)
+        self.twin.add(layer.product(x, layer.weight - layer.weight.mean()))
         signs, stops = signs_and_stops(layer, x)
         self.stopped += int(stops.sum())
         self.inputs += x.numel()

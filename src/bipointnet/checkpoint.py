@@ -48,12 +48,11 @@ def find(run: Path) -> Path:
 
 def build(config: Config, classes: int, channels: int) -> nn.Module:
     """The untrained network of a configuration."""
-    assert config.pool is not None  # Config resolves it
     return MODELS[config.model](
         classes=classes,
         channels=channels,
         linear=nn.Linear if config.method == "fp" else BinaryLinear.of(METHODS[config.method]),
-        pool=POOLS[config.pool](),
+        pool=POOLS[config.pool]() if config.pool else None,
         binary_first=config.binary_first,
         binary_last=config.binary_last,
         norm=config.norm,

@@ -10,13 +10,16 @@ from typing import Any
 from bipointnet.errors import UserError
 
 CHOICES = {
-    "model": ("pointnet-vanilla", "pointnet"),
+    "model": ("pointnet-vanilla", "pointnet", "pointnet2", "dgcnn", "pointcnn", "pointconv"),
     "method": ("fp", "bnn", "xnor", "xnor++", "bi-real", "abc-net", "ir-net", "lsr"),
     "pool": ("max", "avg", "ema-max", "ema-avg"),
     "optimizer": ("adam", "adamw"),
     "up": ("x", "y", "z"),
     "device": ("auto", "cpu", "cuda"),
 }
+
+# Pool of a full-precision network and of a 1-bit one, where it is not the maximum; PointConv has none.
+OWN_POOLS: dict[str, tuple[str | None, str | None]] = {"pointcnn": ("avg", "ema-avg"), "pointconv": (None, None)}
 
 
 def _option(default: Any, help: str, **limits: float) -> Any:
@@ -28,9 +31,14 @@ def _option(default: Any, help: str, **limits: float) -> Any:
 class Config:
     """A training run. The defaults are the paper's recipe for classification."""
 
-    model: str = _option("pointnet-vanilla", "Backbone: pointnet-vanilla or pointnet (with T-Nets).")
+    model: str = _option(
+        "pointnet-vanilla", "Backbone: pointnet-vanilla, pointnet (with T-Nets), pointnet2, dgcnn, pointcnn, pointconv."
+    )
     method: str = _option("lsr", "Binarization: lsr, bnn, xnor, xnor++, bi-real, abc-net, ir-net; fp: full precision.")
-    pool: str | None = _option(None, "Pool over points: max, avg, ema-max, ema-avg (default: ema-max; max for fp).")
+    pool: str | None = _option(
+        None,
+        "Pool over points: max, avg, ema-max, ema-avg (default: ema-max, or max for fp; with pointcnn avg).",
+    )
     binary_first: bool = _option(False, "Binarize the first layer too.")
     binary_last: bool = _option(False, "Binarize the last layer too.")
     norm: bool = _option(True, "Use BatchNorm.")
@@ -55,11 +63,14 @@ class Config:
     compile: bool = _option(False, "Compile the network with torch.compile: minutes to start, then faster on a GPU.")
 
     def __post_init__(self) -> None:
+        own = OWN_POOLS.get(self.model, ("max", "ema-max"))[self.method != "fp"]
+        if own is None and self.pool is not None:
+            raise UserError(f"{self.model} has no pool; found pool {self.pool!r}; leave --pool out")
         if self.pool is None:
-            object.__setattr__(self, "pool", "max" if self.method == "fp" else "ema-max")
+            object.__setattr__(self, "pool", own)
         for name, choices in CHOICES.items():
             value = getattr(self, name)
-            if value not in choices and not (name == "up" and value is None):
+            if value not in choices and not (name in ("up", "pool") and value is None):
                 raise UserError(
                     f"{name} is {value!r}; expected one of {', '.join(choices)}{_near(str(value), choices)}"
                 )

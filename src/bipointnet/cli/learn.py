@@ -117,11 +117,10 @@ def train(
     from bipointnet.train import train as run_training
 
     clouds = open_dataset(data, settings.points)
-    folder = (
-        folder or Path("runs") / f"{clouds.name}-{settings.model}-{settings.method}-{settings.pool}-seed{settings.seed}"
-    )
+    network = [settings.model, settings.method, *([settings.pool] if settings.pool else [])]
+    folder = folder or Path("runs") / "-".join([clouds.name, *network, f"seed{settings.seed}"])
     with epoch_bar() as progress:
-        title = f"{settings.model} {settings.method} {settings.pool}"
+        title = " ".join(network)
         figures = run_training(
             settings, clouds, folder, resume=resume, init=init, watch=watcher(progress, title, settings.epochs)
         )

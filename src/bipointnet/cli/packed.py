@@ -99,12 +99,13 @@ def _inspect_run(run: Path) -> tuple[dict[str, Any], Table]:
     from torch import nn
 
     from bipointnet import checkpoint
-    from bipointnet.nn import BinaryLinear, deployed_bytes
+    from bipointnet.nn import BinaryLinear, deployed_bytes, operations
 
     network, facts = checkpoint.load_model(run)
-    table = empty_table(
-        str(run.name), {"layer": "left", "kind": "left", "shape": "left", "parameters": "right", "scales": "right"}
-    )
+    points = facts["config"]["points"]
+    counted = operations(network, points, facts["channels"])
+    right = dict.fromkeys(("parameters", "scales", "multiply-adds"), "right")
+    table = empty_table(str(run.name), {"layer": "left", "kind": "left", "shape": "left"} | right)
     layers = []
     for name, module in network.named_modules():
         count = sum(parameter.numel() for parameter in module.parameters(recurse=False))
@@ -113,8 +114,13 @@ def _inspect_run(run: Path) -> tuple[dict[str, Any], Table]:
         kind = "1 bit" if isinstance(module, BinaryLinear) else "float" if isinstance(module, nn.Linear) else "norm"
         shape = " x ".join(str(size) for size in next(module.parameters(recurse=False)).shape)
         scales = module.method.scale_count(module.out_features) if isinstance(module, BinaryLinear) else 0
-        layers.append({"layer": name, "kind": kind, "shape": shape, "parameters": count, "scales": scales})
-        table.add_row(name, kind, shape, f"{count:,}", f"{scales:,}" if kind == "1 bit" else "")
+        products = counted.layers.get(name, 0)
+        layers.append(
+            {"layer": name, "kind": kind, "shape": shape, "parameters": count, "scales": scales}
+            | {"multiply_adds": products}
+        )
+        shown_scales = f"{scales:,}" if kind == "1 bit" else ""
+        table.add_row(name, kind, shape, f"{count:,}", shown_scales, f"{products:,}" if products else "")
     return {
         "model": facts["config"]["model"],
         "classes": facts["classes"],
@@ -122,6 +128,12 @@ def _inspect_run(run: Path) -> tuple[dict[str, Any], Table]:
         "layers": layers,
         "parameters": sum(layer["parameters"] for layer in layers),
         "scales": sum(layer["scales"] for layer in layers),
+        "multiply_adds": {
+            "points": points,
+            "one_bit": counted.one_bit,
+            "float": counted.float,
+            "distances": counted.distances,
+        },
         "bytes": {"deployed": deployed_bytes(network)},
         "training": {"data": facts["data"], "epoch": facts["epoch"], **facts["config"]},
     }, table
@@ -136,19 +148,21 @@ def look_into(model: Path = MODEL, as_json: bool = AS_JSON) -> None:
         print_json(facts)
         return
     out.print(table)
-    bytes_, training = facts["bytes"], facts["training"]
+    bytes_, training, products = facts["bytes"], facts["training"], facts["multiply_adds"]
     if packed:
-        products = facts["multiply_adds"]
-        total = products["one_bit"] + products["float"]
-        out.print(
-            f"{bytes_['file']:,} bytes ({bytes_['header']:,} of them the header). A cloud of {products['points']} "
-            f"points takes {total:,} multiply-adds, {100 * products['one_bit'] / total:.1f} % of them with 1 bit."
-        )
+        size = f"{bytes_['file']:,} bytes ({bytes_['header']:,} of them the header)."
     else:
-        out.print(
+        size = (
             f"{facts['parameters']:,} parameters, {facts['scales']:,} scaling factors; {bytes_['deployed']:,} bytes "
-            "with BatchNorm merged and bits packed"
+            "with BatchNorm merged and bits packed."
         )
+    total = products["one_bit"] + products["float"]
+    distances = products.get("distances", 0)
+    out.print(
+        f"{size} A cloud of {products['points']} points takes {total:,} multiply-adds, "
+        f"{100 * products['one_bit'] / total:.1f} % of them with 1 bit"
+        f"{f', and {distances:,} for distances between points' if distances else ''}."
+    )
     out.print(f"{len(facts['classes'])} classes: {plain(', '.join(facts['classes']))}")
     shown = ", ".join(f"{name} {value}" for name, value in training.items() if value is not None)
     out.print(f"Training: {plain(shown) or 'the file does not say'}")

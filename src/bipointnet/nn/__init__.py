@@ -5,9 +5,11 @@ from bipointnet.nn.calibrate import calibrate
 from bipointnet.nn.conversion_report import Report, Row
 from bipointnet.nn.convert import binarize
 from bipointnet.nn.convolution import BinaryConv, PointPool
+from bipointnet.nn.grouped import BinaryGrouped, GroupedLinear
 from bipointnet.nn.linear import Binary, BinaryLinear, LinearFactory, advance
 from bipointnet.nn.methods import BNN, LSR, METHODS, XNOR, ABCNet, BiReal, IRNet, Method, XNORPlus
-from bipointnet.nn.pooled import PooledLayer
+from bipointnet.nn.operations import Operations, operations
+from bipointnet.nn.pooled import PooledLayer, in_full
 from bipointnet.nn.sign import clipped, hard_sign, narrowing, polynomial, sign, straight
 from bipointnet.nn.size import deployed_bytes
 
@@ -21,15 +23,18 @@ __all__ = [
     "BiReal",
     "Binary",
     "BinaryConv",
+    "BinaryGrouped",
     "BinaryLinear",
     "EntropyMax",
     "EntropyMean",
+    "GroupedLinear",
     "IRNet",
     "LinearFactory",
     "MaxPool",
     "MeanPool",
     "MeasuredMax",
     "Method",
+    "Operations",
     "PointPool",
     "PooledLayer",
     "Report",
@@ -42,7 +47,9 @@ __all__ = [
     "delta",
     "deployed_bytes",
     "hard_sign",
+    "in_full",
     "narrowing",
+    "operations",
     "polynomial",
     "sign",
     "straight",

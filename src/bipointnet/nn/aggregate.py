@@ -6,6 +6,9 @@ information when that is one half, so
     delta(n) = Phi^-1(2^(-1/n))
 
 which is 0 for n = 1 and grows like sqrt(2 log n). A mean of symmetric values is symmetric already and needs no shift.
+
+Pools over neighbours are told how many of them are true: the others repeat the nearest, see `nn.geometry`. These change
+no maximum and are left out of n and of means.
 """
 
 import math
@@ -24,6 +27,11 @@ def delta(n: int) -> float:
     return -NormalDist().inv_cdf(-math.expm1(-math.log(2) / n))
 
 
+def deltas(counts: Tensor) -> Tensor:
+    """delta(n) of each of `counts`, integers of at least 1, in float64."""
+    return -torch.special.ndtri(-torch.expm1(-math.log(2) / counts.double()))
+
+
 class MaxPool(nn.Module):
     """Y = max over points: (..., N, C) -> (..., C).
 
@@ -31,26 +39,30 @@ class MaxPool(nn.Module):
     which 1-bit layers have by the hundred.)
     """
 
-    def shift(self, n: int) -> float:
-        """What is subtracted from the maximum of n elements."""
+    def shift(self, x: Tensor, counts: Tensor | None) -> Tensor | float:
+        """What is subtracted from the maxima of x (..., N, C), of which the first `counts` (...) count."""
         return 0.0
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x.max(dim=-2).values - self.shift(x.shape[-2])
+    def forward(self, x: Tensor, counts: Tensor | None = None) -> Tensor:
+        return x.max(dim=-2).values - self.shift(x, counts)
 
 
 class MeanPool(nn.Module):
-    """Y = mean over points: (..., N, C) -> (..., C)."""
+    """Y = mean over points: (..., N, C) -> (..., C); over the first `counts` of them where these are given."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x.mean(dim=-2)
+    def forward(self, x: Tensor, counts: Tensor | None = None) -> Tensor:
+        if counts is None:
+            return x.mean(dim=-2)
+        counts = counts.clamp(min=1).unsqueeze(-1)  # (..., 1); an empty ball has its nearest point
+        true = torch.arange(x.shape[-2], device=x.device) < counts  # (..., N)
+        return (x * true.unsqueeze(-1)).sum(dim=-2) / counts
 
 
 class EntropyMax(MaxPool):
     """EMA-max: Y = max over points - delta(n), for X straight from BatchNorm: (..., N, C) -> (..., C)."""
 
-    def shift(self, n: int) -> float:
-        return delta(n)
+    def shift(self, x: Tensor, counts: Tensor | None) -> Tensor | float:
+        return delta(x.shape[-2]) if counts is None else deltas(counts.clamp(min=1)).to(x.dtype).unsqueeze(-1)
 
 
 class EntropyMean(MeanPool):
@@ -73,7 +85,7 @@ class MeasuredMax(nn.Module):
     def calibrate(self, x: Tensor) -> None:
         self.shift.copy_(x.max(dim=-2).values.median())
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, counts: Tensor | None = None) -> Tensor:
         return x.max(dim=-2).values - self.shift
 
 

@@ -23,15 +23,17 @@ no gradients to coordinates; features that are gathered or interpolated have the
 
 import math
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.library import custom_op
 
-# Distances held at once: 8 bytes each, so 8 MiB; choosing the k nearest of N adds 2 k / N times that. All else is
-# linear in inputs and outputs. A row of distances is never cut: with B * N above this number, one row a cloud at once.
-PAIRS = 2**20
+# Distances held at once, 8 bytes each: 8 MiB, and on a GPU 2 GiB, where every block waits for the start of its kernels.
+# Choosing the k nearest of N adds 2 k / N times that. All else is linear in inputs and outputs. A row of distances is
+# never cut: with B * N above this number, one row a cloud at once.
+PAIRS = {"cpu": 2**20, "cuda": 2**28}
 
 # Squares of the distances must not overflow float32.
 LARGEST = 1e15
@@ -83,7 +85,7 @@ def farthest_points(points: Tensor, count: int) -> Tensor:
     return _farthest_points(points.detach(), count)
 
 
-def nearest(centres: Tensor, points: Tensor, k: int, dilation: int = 1) -> Neighbours:
+def nearest(centres: Tensor, points: Tensor, k: int, dilation: int = 1, ties: Tensor | None = None) -> Neighbours:
     """The k nearest points of each centre, or every d-th of the k d nearest, in space or in a space of features.
 
     A centre that is a point of the cloud is its own first neighbour, or has a copy of itself there. With fewer than
@@ -94,13 +96,16 @@ def nearest(centres: Tensor, points: Tensor, k: int, dilation: int = 1) -> Neigh
         points: the clouds neighbours are taken from.
         k: how many neighbours.
         dilation: d; 1 takes the k nearest, 2 the 1st, 3rd, 5th, ...
+        ties: what decides between equal distances; the points themselves unless given. In a space of features the
+            coordinates these belong to sort faster.
 
-    Shapes: centres (B, M, C), points (B, N, C) -> Neighbours of (B, M, k)
+    Shapes: centres (B, M, C), points (B, N, C), ties (B, N, D) -> Neighbours of (B, M, k)
     """
     _check_shapes("nearest", centres, points)
     if k < 1 or dilation < 1:
         raise ValueError(f"nearest: k = {k}, dilation = {dilation}, expected both to be at least 1")
-    index, square = _nearest(centres.detach(), points.detach(), min(k * dilation, points.shape[1]))
+    ties = points if ties is None else ties
+    index, square = _nearest(centres.detach(), points.detach(), ties.detach(), min(k * dilation, points.shape[1]))
     index, square = index[..., ::dilation], square[..., ::dilation]
     found = index.shape[2]
     if found < k:
@@ -255,12 +260,34 @@ def _blocks(left: Tensor, right: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """
     clouds, centres, _ = left.shape
     total = right.shape[2]
-    at_once = min(centres, max(1, PAIRS // (clouds * total)))
+    at_once = min(centres, max(1, PAIRS[left.device.type] // (clouds * total)))
     memory = left.new_empty(clouds * at_once * total)
     for start in range(0, centres, at_once):
         rows = slice(start, min(start + at_once, centres))
         block = memory[: clouds * (rows.stop - start) * total].view(clouds, -1, total)
         yield rows, torch.bmm(left[:, rows], right, out=block)
+
+
+def _steps(cloud: Tensor, start: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Places of the chosen points of a sorted cloud on the grid, and how far each was from those before it.
+
+    Shapes: cloud (B, N, C), start (B, 1, 1) -> picks (B, count), gaps (B, count), the first of them infinite
+    """
+    if cloud.is_cuda and find_spec("triton"):
+        from bipointnet.nn import farthest_gpu
+
+        if farthest_gpu.takes(cloud):
+            return farthest_gpu.sample(cloud, start.flatten(), count)
+    left, right = _left(cloud), _right(cloud)  # (B, N, C + 2), (B, C + 2, N)
+    gaps = cloud.new_full((count, *start.shape), math.inf)
+    picks = start.repeat(count, 1, 1, 1)
+    square = cloud.new_empty(len(cloud), 1, cloud.shape[1])
+    gap = torch.full_like(square, math.inf)
+    for last, nxt, far in zip(picks[:-1], picks[1:], gaps[1:], strict=True):
+        torch.bmm(left.gather(1, last.expand(-1, -1, left.shape[2])), right, out=square)
+        torch.minimum(gap, square, out=gap)
+        torch.max(gap, dim=2, keepdim=True, out=(far, nxt))  # of equal values the first
+    return picks[:, :, 0, 0].T, gaps[:, :, 0, 0].T
 
 
 @custom_op("bipointnet::farthest_points", mutates_args=())
@@ -269,20 +296,10 @@ def _farthest_points(points: Tensor, count: int) -> Tensor:
     clouds, total, _ = points.shape
     order = _lexicographic(points)
     (cloud,), _ = _grid(gather(points, order))
-    left, right = _left(cloud), _right(cloud)  # (B, N, C + 2), (B, C + 2, N)
-    gaps = cloud.new_empty(count, clouds, 1, 1)
-    picks = torch.empty_like(gaps, dtype=torch.int64)
     centroid = (cloud.sum(dim=1, keepdim=True) / total).round()
-    square = torch.bmm(_left(centroid), right)  # (B, 1, N)
-    torch.max(square, dim=2, keepdim=True, out=(gaps[0], picks[0]))
-    gap = torch.full_like(square, math.inf)
-    # Each step waits for the one before, so its time on a GPU is the number of its kernels: these four.
-    for last, nxt, far in zip(picks[:-1], picks[1:], gaps[1:], strict=True):
-        torch.bmm(left.gather(1, last.expand(-1, -1, left.shape[2])), right, out=square)
-        torch.minimum(gap, square, out=gap)
-        torch.max(gap, dim=2, keepdim=True, out=(far, nxt))  # of equal values the first
-    gaps[0] = math.inf
-    chosen, distinct = picks[:, :, 0, 0].T, gaps[:, :, 0, 0].T > 0  # (B, count)
+    start = torch.bmm(_left(centroid), _right(cloud)).argmax(dim=2, keepdim=True)  # (B, 1, 1)
+    chosen, gaps = _steps(cloud, start, count)
+    distinct = gaps > 0  # (B, count)
     # Where the gap is 0 all that is left coincides with what is chosen: take what is not, in order.
     taken = torch.zeros(clouds, total + 1, dtype=torch.bool, device=points.device)
     taken.scatter_(1, torch.where(distinct, chosen, total), True)
@@ -297,11 +314,11 @@ def _(points: Tensor, count: int) -> Tensor:
 
 
 @custom_op("bipointnet::nearest", mutates_args=())
-def _nearest(centres: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _nearest(centres: Tensor, points: Tensor, ties: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k <= N nearest, nearest first: index (B, M, k), square (B, M, k)."""
     _check_values("nearest", centres=centres, points=points)
     clouds, total, _ = points.shape
-    order = _lexicographic(points)
+    order = _lexicographic(ties)
     (around, cloud), step = _grid(centres, gather(points, order))
     left, right = _left(around), _right(cloud)
     # Numbers >= 0 compare as their bits do. The last bits of a distance make room for the place of the point in the
@@ -318,7 +335,7 @@ def _nearest(centres: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 @_nearest.register_fake
-def _(centres: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _(centres: Tensor, points: Tensor, ties: Tensor, k: int) -> tuple[Tensor, Tensor]:
     shape = (*centres.shape[:2], k)
     return centres.new_empty(shape, dtype=torch.int64), centres.new_empty(shape, dtype=torch.float32)
 

@@ -45,6 +45,10 @@ class BinaryLinear(nn.Module):
         """Inputs and weights of +-1, and the scale of their product."""
         return self.method.binarize_input(x, self), self.method.binarize_weight(self), self.method.scale(self)
 
+    def product(self, a: Tensor, w: Tensor) -> Tensor:
+        """A . W^T of any numbers, as this layer lays them out."""
+        return a @ w.T
+
     def forward(self, x: Tensor) -> Tensor:
         z = binary_product(*self.factors(x))
         of_points = self.method.point_scale(x)

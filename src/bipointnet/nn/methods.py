@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor, nn
 
-from bipointnet.nn.product import binary_product
 from bipointnet.nn.sign import Slope, clipped, hard_sign, narrowing, polynomial, sign, straight
 
 if TYPE_CHECKING:
@@ -253,8 +252,8 @@ class LSR(Method):
     @torch.no_grad()
     def calibrate(self, layer: BinaryLinear, x: Tensor) -> None:
         centred = layer.weight - layer.weight.mean()
-        product = binary_product(hard_sign(x), hard_sign(centred), x.new_ones(()))
-        ratio = (x @ centred.T).std(unbiased=False) / product.std(unbiased=False)
+        product = layer.product(hard_sign(x), hard_sign(centred))
+        ratio = layer.product(x, centred).std(unbiased=False) / product.std(unbiased=False)
         layer.alpha.copy_(ratio if ratio.isfinite() else self._weight_ratio(layer.weight))
 
     @staticmethod

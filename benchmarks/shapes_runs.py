@@ -1,0 +1,43 @@
+"""Trainings on the built-in shapes, several side by side on the cores of a CPU, each on one thread."""
+
+import json
+import multiprocessing
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from bipointnet.config import Config
+from bipointnet.data import open_dataset
+from bipointnet.files import write_beside
+from bipointnet.train import train
+
+KEPT = ("model", "method", "pool", "seed", "points", "epochs", "last_oa", "best_oa", "entropy", "seconds", "commit")
+
+
+def run(place: Path, config: Config) -> dict:
+    """One training, or what a finished one left."""
+    torch.set_num_threads(1)
+    if (place / "result.json").exists():
+        return json.loads((place / "result.json").read_text())
+    return train(config, open_dataset("shapes", config.points), place, resume=True)
+
+
+def run_all(jobs: Mapping[Path, Config], workers: int) -> list[dict]:
+    """The results of all runs, in the order of the jobs."""
+    open_dataset("shapes", next(iter(jobs.values())).points)  # made once, before the workers look for it
+    with (
+        ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool,
+        Progress(console=Console(stderr=True)) as progress,
+    ):
+        runs = [pool.submit(run, place, config) for place, config in jobs.items()]
+        for done in progress.track(as_completed(runs), total=len(runs), description="training"):
+            done.result()
+    return [job.result() for job in runs]
+
+
+def write(path: Path, results: list[dict]) -> None:
+    write_beside(path, json.dumps([{key: r[key] for key in KEPT} for r in results], indent=1).encode())

@@ -1,0 +1,59 @@
+"""DGCNN (Wang et al. 2019): convolutions on the edges of neighbour graphs, in full precision and in 1 bit."""
+
+from typing import Unpack
+
+import torch
+from torch import Tensor, nn
+
+from bipointnet.models.blueprint import Blueprint, Classifier, Options, Output
+from bipointnet.nn import LinearFactory
+from bipointnet.nn.geometry import Neighbours, gather, nearest
+
+
+class EdgeConv(nn.Module):
+    """y_i = pool over the neighbours j of i of mlp(x_i, x_j - x_i): (B, N, C) -> (B, N, sizes[-1])
+
+    A point is a neighbour of itself.
+    """
+
+    def __init__(
+        self, plan: Blueprint, channels: int, sizes: tuple[int, ...], first: LinearFactory | None = None
+    ) -> None:
+        super().__init__()
+        widths = [2 * channels, *sizes]
+        self.edges = plan.mlp(widths[:-1], first=first) if len(sizes) > 1 else nn.Identity()
+        self.pooled = plan.pooled_layer(*widths[-2:])
+
+    def forward(self, x: Tensor, around: Neighbours) -> Tensor:
+        others = gather(x, around.indices)  # (B, N, k, C)
+        here = x.unsqueeze(2).expand_as(others)
+        return self.pooled(self.edges(torch.cat([here, others - here], dim=-1)), around.counts)
+
+
+class DGCNN(Classifier):
+    """DGCNN for classification: (B, N, channels) -> Output.
+
+    The first graph joins neighbours in space, the second those whose features after the first are alike. Float in a
+    1-bit network: the first layer and the last one.
+
+    Args:
+        classes: number of classes.
+        channels: numbers a point, xyz first.
+        options: linear, pool, binary_first, binary_last, norm, as Blueprint explains them.
+    """
+
+    def __init__(self, classes: int, channels: int = 3, **options: Unpack[Options]) -> None:
+        super().__init__()
+        plan = Blueprint(**options)
+        self.k = 20
+        self.near = EdgeConv(plan, channels, (64, 64, 64), first=plan.first)
+        self.alike = EdgeConv(plan, 64, (128,))
+        self.pooled = plan.pooled_layer(192, 1024)
+        self.end_with(plan, [1024, 512, 256], classes)
+
+    def forward(self, x: Tensor) -> Output:
+        xyz, k = x[..., :3], min(self.k, x.shape[1])
+        near = self.near(x, nearest(xyz, xyz, k))  # (B, N, 64)
+        alike = self.alike(near, nearest(near, near, k, ties=xyz))  # (B, N, 128)
+        pooled = self.pooled(torch.cat([near, alike], dim=-1))  # (B, 1024)
+        return Output(self.classify(pooled), pooled)

@@ -1,0 +1,87 @@
+"""Block-diagonal linear layers: G small layers side by side, as grouped and depthwise convolutions are.
+
+    Z[..., g, m] = sum over k of A[..., g, k] W[g, m, k]
+
+The weight is a matrix (G M, K) as in a grouped convolution, so that a method binarizes it row by row or as a whole, as
+it does with any other. A convolution over K neighbours with G groups is this layer on (..., G channels, K neighbours).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bipointnet.nn.linear import BinaryLinear
+from bipointnet.nn.methods import Method
+
+
+class _GroupedProduct(torch.autograd.Function):
+    """(R, G, K), (G, M, K) -> (R, G, M).
+
+    On a GPU, products of K x M this small are no work for matrix units: torch.compile makes one kernel of them and what
+    stands around them. The gradient of w is another matter, a sum over all rows: there the full product of all groups
+    with all, of which the diagonal blocks are kept, is many times faster.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, w: Tensor, binary: bool) -> Tensor:
+        ctx.save_for_backward(a, w)
+        ctx.small = torch.bfloat16 if binary else a.dtype  # as in nn.product
+        return (a.unsqueeze(2) * w).sum(dim=3) if a.is_cuda else torch.einsum("rgk,gmk->rgm", a, w)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        a, w = ctx.saved_tensors
+        g = grads[0]
+        if a.is_cuda:
+            grad_w = _diagonal_blocks(a.to(ctx.small), g.to(ctx.small)).to(w.dtype)
+            return (g.unsqueeze(3) * w).sum(dim=2), grad_w, None
+        return torch.einsum("rgm,gmk->rgk", g, w), torch.einsum("rgm,rgk->gmk", g, a), None
+
+
+def _diagonal_blocks(a: Tensor, g: Tensor) -> Tensor:
+    """sum over r of g[r, g, m] a[r, g, k]: (R, G, K), (R, G, M) -> (G, M, K)"""
+    groups = a.shape[1]
+    every = g.flatten(1).T @ a.flatten(1)  # (G M, G K)
+    return every.view(groups, -1, groups, a.shape[2]).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
+
+
+def grouped_product(a: Tensor, w: Tensor, binary: bool) -> Tensor:
+    """a (..., G, K) and w (G M, K) -> (..., G M); exact for +-1, as float32 holds sums of up to 2^24 of them."""
+    z: Any = _GroupedProduct.apply(a.flatten(0, -3), w.reshape(a.shape[-2], -1, a.shape[-1]), binary)
+    return z.reshape(*a.shape[:-2], len(w))
+
+
+class GroupedLinear(nn.Linear):
+    """The block-diagonal linear layer: (..., groups, inputs) -> (..., groups * outputs)."""
+
+    def __init__(self, groups: int, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, groups * outputs)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return grouped_product(input, self.weight, binary=False) + self.bias
+
+
+class BinaryGrouped(BinaryLinear):
+    """The same with 1-bit weights and inputs: (..., groups, inputs) -> (..., groups * outputs).
+
+    A method that scales points scales each group of a point.
+    """
+
+    def __init__(self, groups: int, inputs: int, outputs: int, method: Method) -> None:
+        super().__init__(inputs, groups * outputs, method)
+        self.groups = groups
+
+    def product(self, a: Tensor, w: Tensor) -> Tensor:
+        return grouped_product(a, w, binary=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, w, scale = self.factors(x)
+        z = grouped_product(a, w, binary=True) * scale
+        of_points = self.method.point_scale(x)  # (..., G, 1)
+        if of_points is not None:
+            z = z * of_points.expand(*x.shape[:-1], self.out_features // self.groups).flatten(-2)
+        return z if self.bias is None else z + self.bias
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, groups={self.groups}"

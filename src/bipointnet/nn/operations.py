@@ -1,0 +1,58 @@
+"""How many multiply-adds a network takes for one cloud, with 1 bit and with floats."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from bipointnet.nn import geometry  # noqa: F401  its operations are counted below
+from bipointnet.nn.linear import BinaryLinear
+from bipointnet.nn.pooled import in_full
+
+# PyTorch counts two operations a multiply-add; the shapes of tensors come in place of the tensors.
+DISTANCES = {
+    torch.ops.bipointnet.farthest_points: lambda points, count, *rest, **kwargs: 2 * count * points.numel(),
+    torch.ops.bipointnet.nearest: lambda centres, points, *rest, **kwargs: 2 * centres[1] * points.numel(),
+    torch.ops.bipointnet.density: lambda points, *rest, **kwargs: 2 * points[1] * points.numel(),
+}
+
+
+class Operations(NamedTuple):
+    """Multiply-adds for one cloud.
+
+    layers: of each linear layer, by name; one_bit: of the bi-linear ones together. float: of all others, and of
+    products of features with each other (T-Nets, X-convolutions, PointConv's sums). distances: between points.
+    """
+
+    layers: dict[str, int]
+    one_bit: int
+    float: int
+    distances: int
+
+
+@torch.no_grad()
+def operations(model: nn.Module, points: int, channels: int) -> Operations:
+    """Count what `model` does with a cloud (1, points, channels), step by step as it is written."""
+    linears = {name: m for name, m in model.named_modules() if isinstance(m, (nn.Linear, BinaryLinear))}
+    layers: dict[str, int] = {}
+
+    def see(name: str) -> Any:
+        def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            layers[name] = output.numel() * linears[name].weight.shape[1]
+
+        return hook
+
+    hooks = [module.register_forward_hook(see(name)) for name, module in linears.items()]
+    cloud = torch.rand(1, points, channels, generator=torch.Generator().manual_seed(0))
+    counter = FlopCounterMode(display=False, custom_mapping=DISTANCES)
+    try:
+        with in_full(model), counter:
+            model(cloud.to(next(model.parameters())))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    counts = counter.get_flop_counts()["Global"]
+    distances = sum(counts.get(op, 0) for op in DISTANCES) // 2
+    one_bit = sum(count for name, count in layers.items() if isinstance(linears[name], BinaryLinear))
+    return Operations(layers, one_bit, sum(counts.values()) // 2 - distances - one_bit, distances)
