@@ -77,7 +77,7 @@ def test_compiled_gradients_equal_eager_ones(name):
     torch._dynamo.reset()
     layer, x = BinaryGrouped(GROUPS, INPUTS, OUTPUTS, METHODS[name]).double(), torch.randn(9, GROUPS, INPUTS).double()
     found = []
-    for run in (layer, torch.compile(layer, backend="aot_eager_decomp_partition")):
+    for run in (layer, torch.compile(layer, backend="aot_eager")):
         layer.zero_grad()
         given = x.clone().requires_grad_()
         run(given).square().sum().backward()

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -54,9 +55,15 @@ def test_a_one_bit_network_learns(tiny, tmp_path):
     assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
 
 
-@pytest.mark.parametrize("model", CHOICES["model"])
-@pytest.mark.parametrize("method", CHOICES["method"])
-@pytest.mark.parametrize("pool", CHOICES["pool"])
+POINTNETS = ("pointnet-vanilla", "pointnet")
+COMBINATIONS = list(itertools.product(POINTNETS, CHOICES["method"], CHOICES["pool"]))
+COMBINATIONS += itertools.product(
+    ("pointnet2", "dgcnn", "pointcnn"), ("fp", "xnor", "lsr"), ("max", "ema-max", "ema-avg")
+)
+COMBINATIONS += [("pointconv", method, None) for method in ("fp", "xnor", "lsr")]
+
+
+@pytest.mark.parametrize(("model", "method", "pool"), COMBINATIONS)
 def test_every_combination_trains(tiny, tmp_path, model, method, pool):
     config = dataclasses.replace(QUICK, model=model, method=method, pool=pool, epochs=1, batch=48)
     figures = train(config, tiny, tmp_path)
@@ -221,6 +228,19 @@ def test_names_on_the_command_line_are_the_tables():
     assert CHOICES["model"] == tuple(MODELS)
     assert set(CHOICES["method"]) == {"fp", *METHODS}
     assert CHOICES["pool"] == tuple(POOLS)
+
+
+def test_each_backbone_has_its_own_pool_unless_told():
+    assert {name: Config(model=name).pool for name in MODELS} == {
+        **dict.fromkeys(MODELS, "ema-max"),
+        "pointcnn": "ema-avg",
+        "pointconv": None,
+    }
+    assert Config(model="pointcnn", method="fp").pool == "avg"
+    assert Config(model="dgcnn", method="fp").pool == "max"
+    assert Config(model="pointcnn", pool="ema-max").pool == "ema-max"
+    with pytest.raises(UserError, match="pointconv has no pool; found pool 'ema-max'; leave --pool out"):
+        Config(model="pointconv", pool="ema-max")
 
 
 def test_the_defaults_are_the_paper_s_recipe():

@@ -1,6 +1,6 @@
 """PointConv (Wu et al. 2019): convolutions with weights that are a function of the offset; float and 1 bit."""
 
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,23 @@ from bipointnet.nn import LinearFactory
 from bipointnet.nn.geometry import density, farthest_points, gather, nearest
 
 WEIGHTS = 16  # numbers of a weight net, for each of which a sum over the neighbours is made
+
+
+class _Sums(torch.autograd.Function):
+    """w^T . x, with gradients that lie in memory as w and x do: (..., k, W), (..., k, C) -> (..., W, C)
+
+    Those of a plain product are transposed, which costs a copy, and torch.compile of PyTorch 2.13 fails on it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(w, x)
+        return w.mT @ x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        w, x = ctx.saved_tensors
+        return x @ grads[0].mT, w @ grads[0]
 
 
 class PointConv(nn.Module):
@@ -63,7 +80,7 @@ class PointConv(nn.Module):
         rare = gather(rarity, around)  # (B, M, k, 1)
         thin = self.thinness(rare / rare.amax(dim=2, keepdim=True))
         x = self.points(torch.cat([offsets, gather(features, around)], dim=-1)) * thin  # (B, M, k, C)
-        sums = self.weights(offsets).mT @ x  # (B, M, 16, C)
+        sums: Any = _Sums.apply(self.weights(offsets), x)  # (B, M, 16, C)
         return centres, self.out(sums.flatten(-2))
 
 
