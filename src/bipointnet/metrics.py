@@ -1,4 +1,6 @@
-"""How good predictions are, in numpy. Accuracies are in percent."""
+"""How good predictions are, in numpy. Accuracies and IoUs are in percent."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -9,7 +11,7 @@ def confusion_matrix(labels: np.ndarray, predictions: np.ndarray, classes: int) 
 
 
 def overall_accuracy(confusion: np.ndarray) -> float:
-    """Share of all clouds that are right, in percent."""
+    """Share of all that was judged, clouds or points, that is right, in percent."""
     return 100.0 * float(np.trace(confusion)) / max(int(confusion.sum()), 1)
 
 
@@ -24,6 +26,82 @@ def mean_class_accuracy(confusion: np.ndarray) -> float:
     """Mean of the class accuracies over the classes that occur, in percent."""
     accuracies = class_accuracies(confusion)
     return float(np.nanmean(accuracies)) if np.isfinite(accuracies).any() else 0.0
+
+
+def summed_over_folds(confusions: Sequence[np.ndarray]) -> np.ndarray:
+    """The confusion of all folds: scores over all are taken from it, not averaged from the folds' scores."""
+    return np.sum(confusions, axis=0)
+
+
+def class_ious(confusion: np.ndarray) -> np.ndarray:
+    """(classes,) points of a class that are right by points that are or are taken for it, in percent.
+
+    NaN for a class that is neither there nor predicted.
+    """
+    hits = np.diag(confusion)
+    union = confusion.sum(axis=0) + confusion.sum(axis=1) - hits
+    return 100.0 * hits / np.where(union > 0, union, np.nan)
+
+
+def mean_iou(confusion: np.ndarray) -> float:
+    """mIoU: mean of the class IoUs over the classes that are there or predicted, in percent."""
+    ious = class_ious(confusion)
+    return float(np.nanmean(ious)) if np.isfinite(ious).any() else 0.0
+
+
+def shape_ious(
+    labels: np.ndarray, predictions: np.ndarray, categories: np.ndarray, parts: Sequence[Sequence[int]]
+) -> np.ndarray:
+    """(M,) mean IoU of each shape over all parts of its category, in percent.
+
+    A part that is neither there nor predicted counts as 100.
+
+    Args:
+        labels: (M, P) the part of each point.
+        predictions: (M, P) the part each point is taken for.
+        categories: (M,) the category of each shape.
+        parts: the parts of each category.
+    """
+    ious = np.zeros(len(labels))
+    for category, own in enumerate(parts):
+        rows = np.flatnonzero(categories == category)
+        if len(rows):
+            ious[rows] = np.mean([_part_iou(labels[rows] == part, predictions[rows] == part) for part in own], axis=0)
+    return ious
+
+
+def _part_iou(there: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """(M,) IoU of one part, of truth values (M, P)."""
+    union = (there | predicted).sum(axis=1)
+    return np.where(union > 0, 100.0 * (there & predicted).sum(axis=1) / np.maximum(union, 1), 100.0)
+
+
+def category_ious(ious: np.ndarray, categories: np.ndarray, count: int) -> np.ndarray:
+    """(count,) mean of the shapes' IoUs (M,) in each category; NaN for a category without shapes."""
+    shapes = np.bincount(categories, minlength=count)
+    return np.bincount(categories, weights=ious, minlength=count) / np.where(shapes > 0, shapes, np.nan)
+
+
+def instance_mean_iou(ious: np.ndarray) -> float:
+    """Mean over all shapes."""
+    return float(np.mean(ious)) if len(ious) else 0.0
+
+
+def category_mean_iou(of_categories: np.ndarray) -> float:
+    """Mean over the categories that have shapes, each counted once."""
+    return float(np.nanmean(of_categories)) if np.isfinite(of_categories).any() else 0.0
+
+
+def weighted_mean_iou(of_categories: np.ndarray, sizes: np.ndarray) -> float:
+    """The paper's mean: each category counts as often as it has shapes in the whole data set, trained on or tested."""
+    judged = np.isfinite(of_categories) & (sizes > 0)
+    return float(np.average(of_categories[judged], weights=sizes[judged])) if judged.any() else 0.0
+
+
+def class_weights(counts: np.ndarray) -> np.ndarray:
+    """(classes,) float32 weights in the loss, (f_max / f_c)^(1/3) of the points of each class; 0 for one without."""
+    ratio = np.max(counts, initial=0) / np.where(counts > 0, counts, np.inf)
+    return np.cbrt(ratio).astype(np.float32)
 
 
 def bit_entropy(bits: np.ndarray) -> np.ndarray:

@@ -1,10 +1,10 @@
 """Data sets by name or folder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bipointnet.data import folder, modelnet
+from bipointnet.data import folder, modelnet, s3dis, shapenet_part
 from bipointnet.data.dataset import PointClouds
 from bipointnet.errors import UserError
 
@@ -24,6 +24,18 @@ DATASETS: dict[str, Layout] = {
         "ModelNet as published (train_files.txt with *.h5, modelnet40_train.txt with CLASS/ID.txt,"
         " or CLASS/train/*.off with CLASS/test/*.off)",
     ),
+    "shapenet-part": Layout(
+        shapenet_part.recognizes,
+        shapenet_part.shapenet_part,
+        "ShapeNet Part as published (train_hdf5_file_list.txt with *.h5, or train_test_split/*.json with"
+        " SYNSET/ID.txt)",
+    ),
+    "s3dis": Layout(
+        s3dis.recognizes,
+        s3dis.s3dis,
+        "S3DIS as published (room_filelist.txt with *.h5, Area_N/ROOM/Annotations/*.txt, or Area_N_ROOM.npy)",
+    ),
+    # The last: it takes any folders of files, those of a published data set too.
     "folder": Layout(
         folder.recognizes,
         folder.folder,
@@ -48,19 +60,28 @@ def open_dataset(data: str, points: int, seed: int = 0) -> PointClouds:
     if not path.is_dir():
         found = "is a file, not a folder" if path.exists() else "there is no such folder"
         raise UserError(f"{path}: {found}; name a data folder, or 'shapes' for the built-in set")
-    for layout in DATASETS.values():
-        matches = (
-            [path] if layout.recognizes(path) else [sub for sub in folder.subfolders(path) if layout.recognizes(sub)]
-        )
+    *published, own = DATASETS.values()
+    for layouts in (published, [own]):
+        matches = _matches(path, layouts)
         if len(matches) == 1:
-            return layout.open(matches[0], points, seed)
+            layout, place = matches[0]
+            return layout.open(place, points, seed)
         if matches:
-            names = ", ".join(sub.name for sub in matches)
+            names = ", ".join(place.name for _, place in matches)
             raise UserError(f"{path}: holds {len(matches)} data sets ({names}); name one of them")
     raise UserError(
         f"{path}: {_found(path)}, which is no layout that is known; expected is"
         f" {', or '.join(layout.looks for layout in DATASETS.values())}"
     )
+
+
+def _matches(path: Path, layouts: Sequence[Layout]) -> list[tuple[Layout, Path]]:
+    """The folder itself with the first of the layouts it has, or all folders in it that have one."""
+    for places in ([path], folder.subfolders(path)):
+        matches = [next(((layout, place) for layout in layouts if layout.recognizes(place)), None) for place in places]
+        if any(matches):
+            return [match for match in matches if match]
+    return []
 
 
 def _found(path: Path) -> str:

@@ -77,7 +77,7 @@ def read_splits(
 ) -> tuple[Split, Split]:
     """The train and test clouds of files below `root`, read once and then kept in the cache."""
     names = [[file.relative_to(root).as_posix() for file in listing.files] for listing in listings]
-    stats = [[_size_and_time(file) for file in listing.files] for listing in listings]
+    stats = [[size_and_time(file) for file in listing.files] for listing in listings]
     key = (layout, os.fspath(root.absolute()), names, stats, points, seed, _CACHE_VERSION)
     stored = cached(layout, key, lambda: dict(zip(("train", "test"), _read(root, listings, points, seed), strict=True)))
     train, test = (
@@ -87,7 +87,8 @@ def read_splits(
     return train, test
 
 
-def _size_and_time(file: Path) -> tuple[int, int]:
+def size_and_time(file: Path) -> tuple[int, int]:
+    """What a cache remembers a file by: it is read again once either changes."""
     try:
         status = file.stat()
     except OSError as error:
@@ -96,7 +97,7 @@ def _size_and_time(file: Path) -> tuple[int, int]:
 
 
 def _read(root: Path, listings: Sequence[Listing], points: int, seed: int) -> list[np.ndarray]:
-    progress = _with_progress([file for listing in listings for file in listing.files])
+    progress = with_progress([file for listing in listings for file in listing.files])
     return [
         _stack([_pool(root, next(progress), points, seed, listing.in_file_order) for _ in listing.files])
         for listing in listings
@@ -120,7 +121,7 @@ def _stack(pools: list[np.ndarray]) -> np.ndarray:
     return np.stack([pool[:smallest] for pool in pools])  # (M, P, 3)
 
 
-def _with_progress(files: list[Path]) -> Iterator[Path]:
+def with_progress(files: Sequence[Path]) -> Iterator[Path]:
     """The files in turn; a bar appears on stderr once a second has gone by."""
     from rich.console import Console
     from rich.progress import Progress

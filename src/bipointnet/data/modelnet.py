@@ -10,9 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from bipointnet.clouds import require_finite, require_points
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.data.folder import Listing, read_splits, require_both_splits, subfolders
+from bipointnet.data.published import (
+    checked_clouds,
+    cloud_labels,
+    hdf5_arrays,
+    join,
+    lines,
+    listed_files,
+    require_listed,
+)
 from bipointnet.errors import UserError
 
 
@@ -40,103 +48,24 @@ def modelnet(folder: Path, points: int, seed: int = 0) -> PointClouds:
     return PointClouds(name, classes, *splits, up="z" if _has_meshes(folder) else "y")
 
 
-def _lines(path: Path) -> list[str]:
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except FileNotFoundError as error:
-        raise UserError(
-            f"{path}: there is no such file, though this layout of ModelNet has it; unpack it again"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: is not a readable list of names; unpack it again") from error
-    lines = [line for line in lines if line]
-    if not lines:
-        raise UserError(f"{path}: the list is empty where a name a line is expected; unpack it again")
-    return lines
-
-
 def _has_hdf5(folder: Path) -> bool:
     return (folder / "train_files.txt").is_file() or (folder / "test_files.txt").is_file()
 
 
 def _open_hdf5(folder: Path, points: int) -> tuple[tuple[str, ...], tuple[Split, Split]]:
-    classes = tuple(_lines(folder / "shape_names.txt"))
+    classes = tuple(lines(folder / "shape_names.txt"))
     train, test = (
-        _join([_read_hdf5(file, classes, points) for file in _listed_hdf5(folder / list_name)])
+        join([_read_hdf5(file, classes, points) for file in listed_files(folder / list_name)])
         for list_name in ("train_files.txt", "test_files.txt")
     )
     require_both_splits(classes, train.labels, test.labels, folder)
     return classes, (train, test)
 
 
-def _listed_hdf5(listing: Path) -> list[Path]:
-    """The lines name paths of the machine that made them; only the last component is ours."""
-    files = [listing.parent / Path(line).name for line in _lines(listing)]
-    for file in files:
-        if not file.is_file():
-            raise UserError(f"{file}: there is no such file, though {listing.name} names it; unpack the data again")
-    return files
-
-
-def _join(parts: list[tuple[Path, Split]]) -> Split:
-    first_file, first = parts[0]
-    for file, part in parts:
-        if part.points.shape[1] != first.points.shape[1]:
-            raise UserError(
-                f"{file}: has clouds of {part.points.shape[1]} points where {first_file.name} has"
-                f" {first.points.shape[1]}; keep files of one size in a folder"
-            )
-    return Split(np.concatenate([part.points for _, part in parts]), np.concatenate([part.labels for _, part in parts]))
-
-
 def _read_hdf5(file: Path, classes: Sequence[str], points: int) -> tuple[Path, Split]:
-    data, label = _hdf5_arrays(file)
-    if data.ndim != 3 or data.shape[2] != 3 or data.dtype.kind != "f" or len(data) == 0:
-        raise UserError(
-            f"{file}: 'data' is {data.dtype} of shape {data.shape} where float32 of shape (clouds, points, 3) is"
-            " expected; unpack the data again"
-        )
-    if label.shape not in ((len(label),), (len(label), 1)) or label.dtype.kind not in "iu":
-        raise UserError(
-            f"{file}: 'label' is {label.dtype} of shape {label.shape} where whole numbers of shape (clouds, 1) are"
-            " expected; unpack the data again"
-        )
-    if len(label) != len(data):
-        raise UserError(f"{file}: has {len(label)} labels for {len(data)} clouds; unpack the data again")
-    labels = label.reshape(-1).astype(np.int64)
-    beyond = np.flatnonzero((labels < 0) | (labels >= len(classes)))
-    if len(beyond):
-        raise UserError(
-            f"{file}: cloud {beyond[0]} has the label {labels[beyond[0]]} where 0 to {len(classes) - 1} are expected,"
-            f" as shape_names.txt names {len(classes)} classes; restore the published shape_names.txt"
-        )
-    require_points(data.shape[1], points, file)
-    data = data.astype(np.float32, copy=False)
-    broken = np.flatnonzero(~np.isfinite(data).all(axis=(1, 2)))
-    if len(broken):
-        require_finite(data[broken[0]], f"{file}, cloud {broken[0]}")
-    return file, Split(data, labels)
-
-
-def _hdf5_arrays(file: Path) -> tuple[np.ndarray, np.ndarray]:
-    """`data` and `label` as stored."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise UserError(f"{file}: reading HDF5 needs h5py; install it with: pip install 'bipointnet[train]'") from error
-    try:
-        with h5py.File(file, "r") as stored:
-            found = ", ".join(stored) or "nothing"
-            parts = {name: stored[name] for name in ("data", "label") if name in stored}
-            arrays = {name: part[()] for name, part in parts.items() if isinstance(part, h5py.Dataset)}
-    except Exception as error:  # h5py has no error type of its own: a cut file raises OSError, RuntimeError, ...
-        raise UserError(
-            f"{file}: is not a whole HDF5 file; it may be cut short, unpack or download it again"
-        ) from error
-    for name in ("data", "label"):
-        if not isinstance(arrays.get(name), np.ndarray):
-            raise UserError(f"{file}: has no array '{name}' (it holds {found}); unpack the data again")
-    return arrays["data"], arrays["label"]
+    data, label = hdf5_arrays(file, ("data", "label"))
+    data = checked_clouds(file, data, 3, points)
+    return file, Split(data, cloud_labels(file, label, len(data), len(classes), "shape_names.txt"))
 
 
 def _text_variant(folder: Path) -> str | None:
@@ -152,7 +81,7 @@ def _id_list(folder: Path, variant: str, split: str) -> Path:
 
 
 def _open_text(folder: Path, variant: str, points: int, seed: int) -> tuple[tuple[str, ...], tuple[Split, Split]]:
-    classes = tuple(_lines(folder / f"{variant}_shape_names.txt"))
+    classes = tuple(lines(folder / f"{variant}_shape_names.txt"))
     train = _listed_text(_id_list(folder, variant, "train"), classes, in_file_order=False)
     # The protocol of the literature: a test cloud is the first points of its file.
     test = _listed_text(_id_list(folder, variant, "test"), classes, in_file_order=True)
@@ -162,15 +91,14 @@ def _open_text(folder: Path, variant: str, points: int, seed: int) -> tuple[tupl
 
 def _listed_text(listing: Path, classes: Sequence[str], in_file_order: bool) -> Listing:
     files, labels = [], []
-    for identity in _lines(listing):
+    for identity in lines(listing):
         name = identity.rpartition("_")[0]
         if name not in classes:
             raise UserError(
                 f"{listing}: the id '{identity}' is of no class in the list of shape names; unpack the data again"
             )
         file = listing.parent / name / f"{identity}.txt"
-        if not file.is_file():
-            raise UserError(f"{file}: there is no such file, though {listing.name} names it; unpack the data again")
+        require_listed(file, listing)
         files.append(file)
         labels.append(classes.index(name))
     return Listing(files, labels, in_file_order)

@@ -434,6 +434,9 @@ _KINDS: dict[str, tuple[Callable[[Rng], Assembly], tuple[str, ...]]] = {
 CLASSES: tuple[str, ...] = tuple(_KINDS)
 PARTS: tuple[str, ...] = tuple(f"{name}/{part}" for name, (_, parts) in _KINDS.items() for part in parts)
 _LABEL = {part: label for label, part in enumerate(PARTS)}
+PARTS_OF_CLASSES: tuple[tuple[int, ...], ...] = tuple(
+    tuple(_LABEL[f"{name}/{part}"] for part in parts) for name, (_, parts) in _KINDS.items()
+)
 
 
 def check_size(what: str, size: int, least: int) -> None:
@@ -479,7 +482,7 @@ def shapes(train: int = 4800, test: int = 800, points: int = 1024, seed: int = 0
         key = (VERSION, EVENNESS, STRETCH, YAW, TILT, SLOPE, BEND, seed, split, size, points)
         arrays = cached("shapes", key, lambda split=split, size=size: _make_split(seed, split, size, points))
         splits.append(Split(arrays["points"], arrays["labels"], arrays["point_labels"]))
-    return PointClouds("shapes", CLASSES, splits[0], splits[1], PARTS)
+    return PointClouds("shapes", CLASSES, splits[0], splits[1], PARTS, parts=PARTS_OF_CLASSES)
 
 
 def _make_split(seed: int, split: int, size: int, points: int) -> dict[str, np.ndarray]:

@@ -1,0 +1,158 @@
+"""Files as data sets are published in: lists of names, text of numbers, and HDF5, each checked as it is read."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bipointnet.clouds import require_finite, require_points
+from bipointnet.data.dataset import Split
+from bipointnet.errors import UserError
+
+
+def text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there is no such file, though this layout has it; unpack the data again") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: is not a readable list of names; unpack the data again") from error
+
+
+def lines(path: Path) -> list[str]:
+    """The lines of a list, those that are empty left out; one at least."""
+    found = [stripped for line in text(path).splitlines() if (stripped := line.strip())]
+    if not found:
+        raise UserError(f"{path}: the list is empty where a name a line is expected; unpack the data again")
+    return found
+
+
+def require_listed(file: Path, listing: Path) -> None:
+    if not file.is_file():
+        raise UserError(f"{file}: there is no such file, though {listing.name} names it; unpack the data again")
+
+
+def listed_files(listing: Path) -> list[Path]:
+    """The lines name paths of the machine that made them; only the last component is ours."""
+    files = [listing.parent / Path(line).name for line in lines(listing)]
+    for file in files:
+        require_listed(file, listing)
+    return files
+
+
+def numbers(file: Path, columns: Sequence[str]) -> np.ndarray:
+    """(N, len(columns)) float64: a text file with these numbers on every line; the columns' names are for errors."""
+    # One line of S3DIS is published with a control character where a space belongs (Area_5, hallway_6).
+    content = _bytes(file).replace(b"\x10", b" ")
+    if not content.strip():
+        raise UserError(f"{file}: the file is empty; unpack the data again")
+    try:
+        found = np.loadtxt(io.BytesIO(content), comments=None, ndmin=2)
+    except ValueError:
+        found = None
+    if found is None or found.shape[1] != len(columns):
+        rows = list(enumerate(content.decode("latin-1").split("\n"), 1))
+        number, row = next((each for each in rows if not _is_row(each[1], len(columns))), rows[0])
+        raise UserError(
+            f"{file}: line {number} is {row.strip()[:60]!r} where the {len(columns)} numbers {' '.join(columns)} are"
+            " expected; correct or remove the line, or unpack the data again"
+        )
+    return found
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror}); check the file and its permissions") from error
+
+
+def _is_row(row: str, columns: int) -> bool:
+    fields = row.split()
+    try:
+        return len(list(map(float, fields))) in (columns, 0)
+    except ValueError:
+        return False
+
+
+def hdf5_arrays(file: Path, names: Sequence[str]) -> list[np.ndarray]:
+    """The arrays of these names as stored."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise UserError(f"{file}: reading HDF5 needs h5py; install it with: pip install 'bipointnet[train]'") from error
+    try:
+        with h5py.File(file, "r") as stored:
+            found = ", ".join(stored) or "nothing"
+            parts = {name: stored[name] for name in names if name in stored}
+            arrays = {name: part[()] for name, part in parts.items() if isinstance(part, h5py.Dataset)}
+    except Exception as error:  # h5py has no error type of its own: a cut file raises OSError, RuntimeError, ...
+        raise UserError(
+            f"{file}: is not a whole HDF5 file; it may be cut short, unpack or download it again"
+        ) from error
+    for name in names:
+        if not isinstance(arrays.get(name), np.ndarray):
+            raise UserError(f"{file}: has no array '{name}' (it holds {found}); unpack the data again")
+    return [arrays[name] for name in names]
+
+
+def checked_clouds(file: Path, data: np.ndarray, channels: int, points: int) -> np.ndarray:
+    """The array `data` of a file as (M, P, channels) float32: finite, with at least one cloud and `points` points."""
+    if data.ndim != 3 or data.shape[2] != channels or data.dtype.kind != "f" or len(data) == 0:
+        raise UserError(
+            f"{file}: 'data' is {data.dtype} of shape {data.shape} where float32 of shape (clouds, points, {channels})"
+            " is expected; unpack the data again"
+        )
+    require_points(data.shape[1], points, file)
+    data = data.astype(np.float32, copy=False)
+    broken = np.flatnonzero(~np.isfinite(data).all(axis=(1, 2)))
+    if len(broken):
+        require_finite(data[broken[0]], f"{file}, cloud {broken[0]}")
+    return data
+
+
+def cloud_labels(file: Path, label: np.ndarray, count: int, classes: int, named_in: str) -> np.ndarray:
+    """The array `label` of a file with `count` clouds as (count,) int64; `named_in` is the list of the classes."""
+    if label.shape not in ((len(label),), (len(label), 1)) or label.dtype.kind not in "iu":
+        raise UserError(
+            f"{file}: 'label' is {label.dtype} of shape {label.shape} where whole numbers of shape (clouds, 1) are"
+            " expected; unpack the data again"
+        )
+    if len(label) != count:
+        raise UserError(f"{file}: has {len(label)} labels for {count} clouds; unpack the data again")
+    labels = label.reshape(-1).astype(np.int64)
+    beyond = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(beyond):
+        raise UserError(
+            f"{file}: cloud {beyond[0]} has the label {labels[beyond[0]]} where 0 to {classes - 1} are expected,"
+            f" as {named_in} names {classes} classes; restore the published {named_in}"
+        )
+    return labels
+
+
+def point_labels(file: Path, name: str, label: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """The array `name` of a file, a label for every point of its clouds, as int64 of their shape (M, P)."""
+    if label.shape != shape or label.dtype.kind not in "iu":
+        raise UserError(
+            f"{file}: '{name}' is {label.dtype} of shape {label.shape} where whole numbers of shape {shape} are"
+            " expected, one a point; unpack the data again"
+        )
+    return label.astype(np.int64)
+
+
+def join(parts: Sequence[tuple[Path, Split]]) -> Split:
+    """The clouds of several files, which must have one size, as one split."""
+    first_file, first = parts[0]
+    for file, part in parts:
+        if part.points.shape[1] != first.points.shape[1]:
+            raise UserError(
+                f"{file}: has clouds of {part.points.shape[1]} points where {first_file.name} has"
+                f" {first.points.shape[1]}; keep files of one size in a folder"
+            )
+    of_points = [part.point_labels for _, part in parts if part.point_labels is not None]
+    return Split(
+        np.concatenate([part.points for _, part in parts]),
+        np.concatenate([part.labels for _, part in parts]),
+        np.concatenate(of_points) if of_points else None,
+    )

@@ -1,0 +1,278 @@
+"""S3DIS, six areas of office buildings with 13 classes: PointNet's blocks, or whole rooms, as published.
+
+indoor3d_sem_seg_hdf5_data/  all_files.txt, room_filelist.txt (the room of each block), *.h5 (`data`, `label`)
+Stanford3dDataset_v1.2_Aligned_Version/  Area_N/ROOM/Annotations/CLASS_K.txt (x y z r g b)
+stanford_indoor3d/  Area_N_ROOM.npy (x y z r g b class)
+
+Rooms are cut into blocks as `blocks` says; all blocks have 9 numbers a point. A fold tests on one area and trains on
+the others; where there is one area only, its rooms are dealt out to six folds.
+
+| area | 1 | 2 | 3 | 4 | 5 | 6 | all |
+|---|---|---|---|---|---|---|---|
+| rooms | 44 | 40 | 23 | 49 | 68 | 48 | 272 |
+"""
+
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bipointnet.clouds import require_finite
+from bipointnet.data.blocks import Columns, grid_blocks
+from bipointnet.data.cache import cached
+from bipointnet.data.dataset import PointClouds, Split
+from bipointnet.data.folder import size_and_time, subfolders, with_progress
+from bipointnet.data.published import checked_clouds, hdf5_arrays, lines, listed_files, numbers, point_labels
+from bipointnet.data.rooms import CLASSES
+from bipointnet.errors import UserError
+
+_AREA = r"Area_\d+"
+_STORED = 4096  # points a block
+_ROOM_FOLDS = 6
+_COLUMNS = ("x", "y", "z", "r", "g", "b")
+_CACHE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What is tested and never trained on: the name of an area or of some rooms, and all these rooms' names."""
+
+    name: str
+    rooms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Room:
+    """A whole room.
+
+    points: (N, 6) float32, xyz in metres and rgb in 0 to 1.
+    labels: (N,) int64, the class of each point.
+    """
+
+    name: str
+    points: np.ndarray
+    labels: np.ndarray
+
+
+def recognizes(folder: Path) -> bool:
+    return _has_hdf5(folder) or bool(_room_sources(folder))
+
+
+def s3dis(folder: Path, points: int, seed: int = 0, fold: str | None = None) -> PointClouds:
+    """The blocks of a fold, by default of Area 5, as is usual, or of the first where that is not there.
+
+    A block has 4096 points, or `points` of a whole room where more are asked for; `seed` draws these. Whole rooms are
+    cut into blocks side by side, for the test too: every point of a room is judged by `read_rooms` and `blocks.cover`.
+    """
+    chosen = _chosen(folder, fold)
+    if _has_hdf5(folder):
+        train, test = _open_hdf5(folder, chosen, points)
+    else:
+        train, test = _open_rooms(folder, chosen, max(points, _STORED), seed)
+    return PointClouds(f"s3dis/{chosen.name}", ("room",), train, test, CLASSES)
+
+
+def folds(folder: Path) -> tuple[Fold, ...]:
+    """A fold an area; or, in a single area, six of about as many rooms, each kind of room spread over them."""
+    listing = _room_list(folder)
+    names = set(lines(listing)) if _has_hdf5(folder) else _room_sources(folder).keys()
+    rooms = sorted(names, key=_by_kind)
+    areas = sorted({_area(room, listing if _has_hdf5(folder) else folder) for room in rooms})
+    if len(areas) > 1:
+        return tuple(Fold(area, tuple(room for room in rooms if room.startswith(f"{area}_"))) for area in areas)
+    if len(rooms) < 2:
+        raise UserError(
+            f"{folder}: holds {len(rooms)} room where two are needed, one to train and one to test; add another"
+        )
+    count = min(_ROOM_FOLDS, len(rooms))
+    return tuple(Fold(f"{areas[0]}_rooms_{k + 1}", tuple(rooms[k::count])) for k in range(count))
+
+
+def read_rooms(folder: Path, names: Iterable[str]) -> Iterator[Room]:
+    """Whole rooms in turn; text is read once and then kept in the cache."""
+    if _has_hdf5(folder):
+        raise UserError(
+            f"{folder}: holds blocks, not whole rooms; name the folder with Area_N/ROOM/ or Area_N_ROOM.npy"
+        )
+    sources = _room_sources(folder)
+    for name in names:
+        if name not in sources:
+            raise UserError(f"{folder}: has no room '{name}' among its {len(sources)}; name one that folds() lists")
+        source = sources[name]
+        points, labels = _read_array(source) if source.suffix == ".npy" else _read_annotations(source)
+        yield Room(name, points, labels)
+
+
+def _area(room: str, source: Path) -> str:
+    match = re.match(rf"({_AREA})_.", room)
+    if match is None:
+        raise UserError(
+            f"{source}: '{room}' is no room where a name like Area_1_office_1 is expected; unpack the data again"
+        )
+    return match[1]
+
+
+def _by_kind(room: str) -> tuple[str, int]:
+    """Rooms of one kind stand together, office_2 before office_10."""
+    kind = room.rstrip("0123456789")
+    return kind, int(room[len(kind) :] or 0)
+
+
+def _chosen(folder: Path, name: str | None) -> Fold:
+    found = {fold.name: fold for fold in folds(folder)}
+    if name is None:
+        return found.get("Area_5") or next(iter(found.values()))
+    if name not in found:
+        raise UserError(f"{folder}: has no fold '{name}'; expected is one of {', '.join(found)}")
+    return found[name]
+
+
+def _room_list(folder: Path) -> Path:
+    return folder / "room_filelist.txt"
+
+
+def _has_hdf5(folder: Path) -> bool:
+    return _room_list(folder).is_file() or (folder / "all_files.txt").is_file()
+
+
+def _open_hdf5(folder: Path, fold: Fold, points: int) -> tuple[Split, Split]:
+    rooms = lines(_room_list(folder))
+    tested = np.isin(rooms, fold.rooms)  # (M,)
+    # All of S3DIS takes gigabytes: it is put in place file by file, the blocks to train on before those to test.
+    place = np.empty(len(rooms), np.int64)
+    place[np.argsort(tested, kind="stable")] = np.arange(len(rooms))
+    blocks = np.empty((len(rooms), _STORED, 9), np.float32)
+    labels = np.empty((len(rooms), _STORED), np.int64)
+    done = 0
+    for file in listed_files(folder / "all_files.txt"):
+        read, read_labels = _read_hdf5(file, points)
+        if done + len(read) <= len(rooms):
+            blocks[place[done : done + len(read)]] = read
+            labels[place[done : done + len(read)]] = read_labels
+        done += len(read)
+    if done != len(rooms):
+        raise UserError(
+            f"{_room_list(folder)}: names the rooms of {len(rooms)} blocks where the files of all_files.txt hold"
+            f" {done}; unpack the data again"
+        )
+    trained = len(rooms) - int(tested.sum())
+    return _split(blocks[:trained], labels[:trained]), _split(blocks[trained:], labels[trained:])
+
+
+def _split(blocks: np.ndarray, labels: np.ndarray) -> Split:
+    return Split(blocks, np.zeros(len(blocks), np.int64), labels)
+
+
+def _read_hdf5(file: Path, points: int) -> tuple[np.ndarray, np.ndarray]:  # (B, 4096, 9), (B, 4096)
+    data, label = hdf5_arrays(file, ("data", "label"))
+    data = checked_clouds(file, data, 9, points)
+    if data.shape[1] != _STORED:
+        raise UserError(
+            f"{file}: has blocks of {data.shape[1]} points where {_STORED} are expected; unpack the data again"
+        )
+    labels = point_labels(file, "label", label, data.shape[:2])
+    _require_classes(labels, file)
+    return data, labels
+
+
+def _require_classes(labels: np.ndarray, source: Path) -> None:
+    beyond = labels[(labels < 0) | (labels >= len(CLASSES)) | (labels % 1 != 0)]
+    if len(beyond):
+        raise UserError(
+            f"{source}: {len(beyond)} points have labels like {beyond[0]:g} where 0 to {len(CLASSES) - 1} are expected,"
+            " the classes of S3DIS; unpack the data again"
+        )
+
+
+def _room_sources(folder: Path) -> dict[str, Path]:
+    """The file or the folder of annotations of each room; `folder` may itself be an area."""
+    arrays = {file.stem: file for file in sorted(folder.glob("Area_*.npy")) if re.match(rf"{_AREA}_.", file.name)}
+    if arrays:
+        return arrays
+    areas = [area for area in (folder.absolute(), *sorted(folder.glob("Area_*"))) if re.fullmatch(_AREA, area.name)]
+    return {
+        f"{area.name}_{room.name}": room / "Annotations"
+        for area in areas
+        if area.is_dir()
+        for room in subfolders(area)
+        if (room / "Annotations").is_dir()
+    }
+
+
+def _open_rooms(folder: Path, fold: Fold, points: int, seed: int) -> tuple[Split, Split]:
+    tested = set(fold.rooms)
+    cut: tuple[list[tuple[np.ndarray, np.ndarray]], ...] = ([], [])
+    sources = _room_sources(folder)
+    for source, room in zip(with_progress(list(sources.values())), read_rooms(folder, sources), strict=True):
+        # Seeded by the room's name, so that the blocks of a room are the same in every fold.
+        rng = np.random.default_rng([seed, zlib.crc32(room.name.encode())])
+        blocks = grid_blocks(Columns.of(room.points, source), points, rng)
+        cut[room.name in tested].append((blocks.points, room.labels[blocks.index]))
+    train, test = (_split(*map(np.concatenate, zip(*half, strict=True))) for half in cut)
+    return train, test
+
+
+def _read_array(file: Path) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        table = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{file}: is not a whole .npy file of numbers; copy it again from its source") from error
+    expected = (*_COLUMNS, "class")
+    if not isinstance(table, np.ndarray) or table.ndim != 2 or table.shape[1] != 7 or table.dtype.kind not in "fiu":
+        found = f"{table.dtype} of shape {table.shape}" if isinstance(table, np.ndarray) else "an archive"
+        raise UserError(
+            f"{file}: is {found} where numbers of shape (points, 7) are expected: {' '.join(expected)}; write all seven"
+            " columns"
+        )
+    _require_room(table, file)
+    _require_classes(table[:, 6], file)
+    return _with_unit_colours(table[:, :6]), table[:, 6].astype(np.int64)
+
+
+def _read_annotations(annotations: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The things of a room, a file each: chair_1.txt is a chair, and what is of no class (stairs) is clutter."""
+    files = sorted(file for file in annotations.glob("*.txt") if not file.name.startswith("."))
+    names = [file.name for file in files]
+    key = (os.fspath(annotations.absolute()), names, [size_and_time(file) for file in files], _CACHE_VERSION)
+    stored = cached("s3dis-room", key, lambda: _parse_annotations(annotations, files))
+    return _with_unit_colours(np.hstack([stored["xyz"], stored["rgb"]])), stored["labels"].astype(np.int64)
+
+
+def _parse_annotations(annotations: Path, files: Sequence[Path]) -> dict[str, np.ndarray]:
+    """xyz (N, 3) float32, rgb (N, 3) uint8 and labels (N,) uint8: 16 bytes a point, as buildings have many."""
+    if not files:
+        raise UserError(f"{annotations}: holds no CLASS_K.txt where the things of a room are expected; unpack it again")
+    tables = []
+    for file in files:
+        tables.append(numbers(file, _COLUMNS))
+        _require_room(tables[-1], file)
+    kinds = [file.name.partition("_")[0].lower() for file in files]
+    labels = [CLASSES.index(kind if kind in CLASSES else "clutter") for kind in kinds]
+    table = np.concatenate(tables)  # (N, 6)
+    return {
+        "xyz": table[:, :3].astype(np.float32),
+        "rgb": table[:, 3:].astype(np.uint8),
+        "labels": np.repeat(np.array(labels, np.uint8), [len(table) for table in tables]),
+    }
+
+
+def _require_room(table: np.ndarray, source: Path) -> None:
+    """UserError unless a table (N, 6 or more) has points, all of them finite with colours of a byte."""
+    if len(table) == 0:
+        raise UserError(f"{source}: the room is empty where at least one point is expected; leave the file out")
+    require_finite(table, source)
+    rgb = table[:, 3:6]
+    if rgb.min() < 0 or rgb.max() > 255:
+        raise UserError(
+            f"{source}: has colours from {rgb.min():g} to {rgb.max():g} where 0 to 255 are expected; unpack it again"
+        )
+
+
+def _with_unit_colours(table: np.ndarray) -> np.ndarray:  # (N, 6) float32
+    points = table.astype(np.float32)
+    points[:, 3:] /= 255
+    return points
