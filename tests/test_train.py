@@ -315,3 +315,9 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     )
     with pytest.raises(UserError, match="do not fit"):
         checkpoint.load_model(tmp_path / "wrong.safetensors")
+
+
+def test_one_class_is_nothing_to_learn(tiny, tmp_path):
+    rooms = dataclasses.replace(tiny, name="rooms", classes=("room",))
+    with pytest.raises(UserError, match="rooms: its clouds are all of one class, room; expected two or more"):
+        train(QUICK, rooms, tmp_path)

@@ -126,6 +126,10 @@ def check(config: Config, data: PointClouds, workers: Workers) -> None:
                 f"{data.name}: its {name} clouds hold {split.points.shape[1]} points, {config.points} are asked for; "
                 f"use --points {split.points.shape[1]} or fewer"
             )
+    if len(data.classes) < 2:
+        raise UserError(
+            f"{data.name}: its clouds are all of one class, {data.classes[0]}; expected two or more to tell apart"
+        )
     if len(data.train) < 2 * workers.count:
         raise UserError(f"{data.name}: {len(data.train)} training clouds; expected at least {2 * workers.count}")
     if config.batch % workers.count or config.batch < 2 * workers.count:
