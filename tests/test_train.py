@@ -56,11 +56,11 @@ def test_a_one_bit_network_learns(tiny, tmp_path):
 
 
 POINTNETS = ("pointnet-vanilla", "pointnet")
-COMBINATIONS = list(itertools.product(POINTNETS, CHOICES["method"], CHOICES["pool"]))
-COMBINATIONS += itertools.product(
-    ("pointnet2", "dgcnn", "pointcnn"), ("fp", "xnor", "lsr"), ("max", "ema-max", "ema-avg")
-)
-COMBINATIONS += [("pointconv", method, None) for method in ("fp", "xnor", "lsr")]
+COMBINATIONS = [
+    *itertools.product(POINTNETS, CHOICES["method"], CHOICES["pool"]),
+    *itertools.product(("pointnet2", "dgcnn", "pointcnn"), ("fp", "xnor", "lsr"), ("max", "ema-max", "ema-avg")),
+    *(("pointconv", method, None) for method in ("fp", "xnor", "lsr")),
+]
 
 
 @pytest.mark.parametrize(("model", "method", "pool"), COMBINATIONS)
