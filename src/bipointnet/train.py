@@ -128,7 +128,8 @@ def check(config: Config, data: PointClouds, workers: Workers) -> None:
             )
     if len(data.classes) < 2:
         raise UserError(
-            f"{data.name}: its clouds are all of one class, {data.classes[0]}; expected two or more to tell apart"
+            f"{data.name}: its clouds are all of one class, {' '.join(data.classes)}; expected two or more to tell "
+            "apart; name other data"
         )
     if len(data.train) < 2 * workers.count:
         raise UserError(f"{data.name}: {len(data.train)} training clouds; expected at least {2 * workers.count}")
