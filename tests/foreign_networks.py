@@ -2,6 +2,7 @@
 
 import functools
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -255,3 +256,24 @@ class Reads(nn.Module):
     def forward(self, x):
         x = self.between(self.relu(self.two(self.relu(self.one(x)))))
         return self.end(self.four(self.relu(self.three(x))))
+
+
+class Spelled(nn.Module):
+    """conv, BatchNorm, an activation, a pool, and two more layers; activation and pool as they are given."""
+
+    def __init__(
+        self,
+        activation: Any = F.relu,
+        pool: Any = lambda x: x.max(2)[0],
+        convolution: Any = nn.Conv1d,
+        norm: Any = nn.BatchNorm1d,
+    ) -> None:
+        super().__init__()
+        self.first, self.hidden, self.norm = convolution(3, 8, 1), convolution(8, 16, 1), norm(16)
+        self.head, self.last = nn.Linear(16, 8), nn.Linear(8, 4)
+        self.activation, self.pool = activation, pool
+
+    def forward(self, x):
+        x = self.hidden(torch.tanh(self.first(x)))
+        x = self.pool(self.activation(self.norm(x)))
+        return self.last(self.activation(self.head(x.flatten(1))))

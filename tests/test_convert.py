@@ -3,7 +3,6 @@
 import copy
 import functools
 import re
-from typing import Any
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from foreign_networks import (
     PUBLISHED,
     ClassicPointNet,
     Reads,
+    Spelled,
     built,
     every_network,
     graph,
@@ -32,10 +32,6 @@ from bipointnet.nn import (
     METHODS,
     BinaryLinear,
     EntropyMax,
-    MaxPool,
-    MeanPool,
-    MeasuredMax,
-    PointPool,
     calibrate,
     delta,
     hard_sign,
@@ -211,27 +207,6 @@ def test_a_converted_network_learns(make):
 # Activations
 
 
-class Spelled(nn.Module):
-    """conv, BatchNorm, an activation, a pool, and two more layers; activation and pool as they are given."""
-
-    def __init__(
-        self,
-        activation: Any = F.relu,
-        pool: Any = lambda x: x.max(2)[0],
-        convolution: Any = nn.Conv1d,
-        norm: Any = nn.BatchNorm1d,
-    ) -> None:
-        super().__init__()
-        self.first, self.hidden, self.norm = convolution(3, 8, 1), convolution(8, 16, 1), norm(16)
-        self.head, self.last = nn.Linear(16, 8), nn.Linear(8, 4)
-        self.activation, self.pool = activation, pool
-
-    def forward(self, x):
-        x = self.hidden(torch.tanh(self.first(x)))
-        x = self.pool(self.activation(self.norm(x)))
-        return self.last(self.activation(self.head(x.flatten(1))))
-
-
 RECTIFIERS = {
     "F.relu": F.relu,
     "F.relu in place": lambda x: F.relu(x, inplace=True),
@@ -303,132 +278,6 @@ def test_a_layer_that_reads_one_sign_only_stays_float():
     _, report = binarize(model)
     assert report.binarized == ["4"]
     assert "one sign" in report.kept["2"]
-
-
-# Pools
-
-
-def unpacked(x: Tensor) -> Tensor:
-    values, _ = torch.max(x, 2)
-    return values
-
-
-POOLS_1D = {
-    "torch.max": lambda x: torch.max(x, 2)[0],
-    "torch.max keepdim": lambda x: torch.max(x, 2, keepdim=True)[0],
-    "torch.max named": lambda x: torch.max(x, dim=-1).values,
-    "torch.max unpacked": unpacked,
-    "torch.amax": lambda x: torch.amax(x, 2),
-    "x.max": lambda x: x.max(2)[0],
-    "x.amax": lambda x: x.amax(dim=(2,)),
-    "transposed": lambda x: x.transpose(1, 2).max(dim=1)[0],
-    "nn.MaxPool1d": nn.MaxPool1d(12),
-    "nn.AdaptiveMaxPool1d": nn.AdaptiveMaxPool1d(1),
-    "F.max_pool1d": lambda x: F.max_pool1d(x, x.size(2)),
-    "F.adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(x, 1),
-    "torch.mean": lambda x: torch.mean(x, 2),
-    "x.mean": lambda x: x.mean(dim=-1, keepdim=True),
-    "nn.AdaptiveAvgPool1d": nn.AdaptiveAvgPool1d(1),
-    "F.avg_pool1d": lambda x: F.avg_pool1d(x, x.size(2)),
-}
-POOLS_2D = {  # of (B, C, 3, 4), all of it
-    "torch.amax": lambda x: x.amax(dim=(2, 3)),
-    "torch.mean": lambda x: x.mean([2, 3]),
-    "nn.MaxPool2d": nn.MaxPool2d((3, 4)),
-    "nn.AdaptiveMaxPool2d": nn.AdaptiveMaxPool2d(1),
-    "nn.AdaptiveAvgPool2d": nn.AdaptiveAvgPool2d((1, 1)),
-    "F.max_pool2d": lambda x: F.max_pool2d(x, kernel_size=[x.size(2), x.size(3)]),
-    "F.adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, 1),
-}
-SPELLINGS = [(f"{n} 1d", p, False) for n, p in POOLS_1D.items()] + [(f"{n} 2d", p, True) for n, p in POOLS_2D.items()]
-
-
-@pytest.mark.parametrize(("spelling", "pool", "flat"), SPELLINGS, ids=[s[0] for s in SPELLINGS])
-@pytest.mark.parametrize("activation", [F.relu, nn.ReLU()], ids=["F.relu", "nn.ReLU"])
-def test_every_pool_over_points_becomes_an_ema_pool_of_what_batchnorm_gives(spelling, pool, flat, activation):
-    torch.manual_seed(0)
-    kind = (nn.Conv2d, nn.BatchNorm2d) if flat else (nn.Conv1d, nn.BatchNorm1d)
-    model, x = Spelled(activation, pool, *kind).double(), torch.randn(5, 3, *((3, 4) if flat else (12,))).double()
-    network, report = binarize(model)
-    mean = "mean" in spelling or "vg" in spelling
-    assert [row.now for row in report if row.kind == "pool"] == ["EntropyMean" if mean else "EntropyMax"]
-    normed = network.norm(network.hidden(torch.tanh(network.first(x)))).flatten(2)  # (B, 16, 12)
-    pooled = normed.mean(2) if mean else normed.max(2).values - delta(12)
-    torch.testing.assert_close(network(x), network.last(F.hardtanh(network.head(pooled))))
-
-
-@pytest.mark.parametrize("points", [1, 2, 7, 40])
-def test_delta_follows_the_number_of_points_at_run_time(points):
-    torch.manual_seed(0)
-    model, x = Spelled().double(), torch.randn(5, 3, points).double()
-    ema, plain = binarize(model)[0], binarize(model, pool=MaxPool())[0]
-    pooled = []
-    for network in (ema, plain):
-        network.head.register_forward_pre_hook(lambda m, inputs: pooled.append(inputs[0]))
-        network(x)
-    torch.testing.assert_close(pooled[0], pooled[1] - delta(points))
-
-
-@pytest.mark.parametrize(
-    ("pool", "built_in"),
-    [
-        (PointPool(MaxPool(), window=(4,)), nn.MaxPool1d(4)),
-        (PointPool(MaxPool(), window=(5,), stride=(2,)), nn.MaxPool1d(5, 2)),
-        (PointPool(MaxPool(), window=(2, 3)), nn.MaxPool2d((2, 3))),
-        (PointPool(MeanPool(), window=(1, 3)), nn.AvgPool2d((1, 3))),
-        (PointPool(MaxPool(), dims=(1,)), lambda x: x.amax(1)),
-        (PointPool(MaxPool(), dims=(-1, 1), keepdim=True), lambda x: x.amax((-1, 1), keepdim=True)),
-        (PointPool(MeanPool(), dims=(0, 2)), lambda x: x.mean((0, 2))),
-    ],
-)
-def test_point_pool_pools_what_pytorch_pools(pool, built_in):
-    torch.manual_seed(0)
-    x = torch.randn(2, 3, 13).double() if len(pool.window) == 1 else torch.randn(2, 3, 7, 9).double()
-    torch.testing.assert_close(pool(x), built_in(x))
-    pool(x).view(-1)  # networks call .view() on what they pool
-
-
-def test_a_pool_without_batchnorm_measures_its_shift():
-    torch.manual_seed(0)
-    network, report = binarize(Spelled(norm=nn.Identity))
-    assert [row.now for row in report if row.kind == "pool"] == ["MeasuredMax"]
-    pooled, x = [], torch.randn(64, 3, 12)
-    network.head.register_forward_pre_hook(lambda m, inputs: pooled.append(inputs[0]))
-    calibrate(network, x)
-    network(x)
-    assert pooled[-1].median() == 0
-    (pool,) = [m for m in network.modules() if isinstance(m, MeasuredMax)]
-    assert pool.shift != 0
-
-
-def values_and_indices(x: Tensor) -> Tensor:
-    values, indices = x.max(1)
-    return values + indices
-
-
-@pytest.mark.parametrize(
-    ("between", "why"),
-    [
-        (lambda x: x - x.mean(1, keepdim=True), "combined with"),
-        (lambda x: x.max(-1, keepdim=True)[0].expand(-1, -1, 8), "over channels"),
-        (values_and_indices, "indices"),
-        (lambda x: F.adaptive_max_pool1d(x, 4)[..., [0, 1, 2, 3, 0, 1, 2, 3]], "output size"),
-        (lambda x: F.max_pool1d(x, 3, 1, 1), "padding"),
-    ],
-)
-def test_what_is_no_pool_over_points_is_left_as_it_is(between, why):
-    torch.manual_seed(0)
-    network, report = binarize(Reads(between))
-    assert [(row.now, why in row.why) for row in report if row.kind == "pool"] == [("kept", True)]
-    x = torch.randn(4, 5, 3)
-    read = between(F.hardtanh(network.two(F.hardtanh(network.one(x)))))
-    torch.testing.assert_close(network(x), network.four(F.hardtanh(network.three(read))))
-
-
-def test_predictions_are_no_pool():
-    network, report = binarize(Reads(end=lambda x: x.max(-1)[1]))
-    assert not [row for row in report if row.kind == "pool"]
-    assert network(torch.randn(4, 5, 3)).dtype == torch.long
 
 
 # What cannot be 1-bit is told
