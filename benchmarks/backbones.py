@@ -6,12 +6,10 @@ About two hours on one core. Runs that are finished in the folder RUNS are not r
 benchmarks/results/backbones-shapes.json has every run.
 """
 
-import argparse
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
-from shapes_runs import run_all, write
+from shapes_runs import main
 
 from bipointnet.config import Config
 
@@ -41,15 +39,5 @@ def table(results: list[dict]) -> Table:
     return shown
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path)
-    parser.add_argument("--workers", type=int, default=2)
-    given = parser.parse_args()
-    results = run_all(jobs(given.runs), given.workers)
-    Console().print(table(results))
-    write(RESULT, results)
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, jobs, table, RESULT)

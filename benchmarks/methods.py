@@ -7,13 +7,11 @@ Runs that are finished in the folder RUNS are not run again. Prints the table; b
 has every run.
 """
 
-import argparse
 from pathlib import Path
 from statistics import mean
 
-from rich.console import Console
 from rich.table import Table
-from shapes_runs import run_all, write
+from shapes_runs import main
 
 from bipointnet.config import CHOICES, Config
 
@@ -44,21 +42,14 @@ def table(results: list[dict]) -> Table:
     return shown
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path)
-    parser.add_argument("--workers", type=int, default=2)
-    given = parser.parse_args()
-    jobs = {
-        given.runs / model / f"{method}-{pool}-seed{seed}": Config(
+def jobs(folder: Path) -> dict[Path, Config]:
+    return {
+        folder / model / f"{method}-{pool}-seed{seed}": Config(
             model=model, method=method, pool=pool, seed=seed, **LENGTH
         )
         for model, method, pool, seed in NETWORKS
     }
-    results = run_all(jobs, given.workers)
-    Console().print(table(results))
-    write(RESULT, results)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, jobs, table, RESULT)

@@ -1,14 +1,16 @@
 """Trainings on the built-in shapes, several side by side on the cores of a CPU, each on one thread."""
 
+import argparse
 import json
 import multiprocessing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.progress import Progress
+from rich.table import Table
 
 from bipointnet.config import Config
 from bipointnet.data import open_dataset
@@ -39,5 +41,17 @@ def run_all(jobs: Mapping[Path, Config], workers: int) -> list[dict]:
     return [job.result() for job in runs]
 
 
-def write(path: Path, results: list[dict]) -> None:
-    write_beside(path, json.dumps([{key: r[key] for key in KEPT} for r in results], indent=1).encode())
+def main(
+    about: str | None,
+    jobs: Callable[[Path], Mapping[Path, Config]],
+    table: Callable[[list[dict]], Table],
+    to: Path,
+) -> None:
+    """The command of a script: train all, print the table, write the results to a file."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--workers", type=int, default=2)
+    given = parser.parse_args()
+    results = run_all(jobs(given.runs), given.workers)
+    Console().print(table(results))
+    write_beside(to, json.dumps([{key: r[key] for key in KEPT} for r in results], indent=1).encode())
