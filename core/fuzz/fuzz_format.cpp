@@ -3,15 +3,34 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <vector>
 
 #include "network.h"
 
 namespace {
 
+// A join names values that were kept before, each once, one of them of points, and is as wide as all of them.
+bool sound_join(const bipointnet::Network& network, const bipointnet::Layer& layer, std::size_t kept) {
+  if (layer.op != bipointnet::Op::join) return layer.joined.empty();
+  std::vector<bool> seen(kept);
+  bool points = false;
+  int width = 0;
+  for (const int number : layer.joined) {
+    const auto place = static_cast<std::size_t>(number);
+    if (place >= kept || seen[place]) return false;
+    seen[place] = true;
+    points |= network.kept[place].on_points;
+    width += network.kept[place].width;
+  }
+  return points && width == layer.outputs;
+}
+
 // What a program that runs the network relies on.
 bool sound(const bipointnet::Network& network) {
   using bipointnet::Op;
   int width = 0;
+  std::size_t kept = 0;
+  bool categories = false;
   for (const bipointnet::Layer& layer : network.layers) {
     const auto outputs = static_cast<std::size_t>(layer.outputs);
     const auto inputs = static_cast<std::size_t>(layer.inputs);
@@ -19,16 +38,27 @@ bool sound(const bipointnet::Network& network) {
     const bool lined = layer.op == Op::bilinear_pool || floats;
     const bool binary = layer.op == Op::bilinear || lined;
     const bool dense = layer.op == Op::dense;
-    if (layer.inputs != width || layer.outputs < 1) return false;
+    const bool starts = layer.op == Op::points || layer.op == Op::category || layer.op == Op::join;
+    const bool keeps = layer.op == Op::keep || (layer.op == Op::bilinear_pool && !layer.threshold.empty());
+    const bool bounded = layer.op == Op::bilinear || (layer.op == Op::bilinear_pool && keeps);
+    if (layer.inputs != (starts ? 0 : width) || layer.outputs < 1 || (starts && layer.on_points)) return false;
+    if (layer.kept != (keeps ? static_cast<int>(kept) : -1)) return false;
+    if (keeps && (kept >= network.kept.size() || network.kept[kept].width != layer.outputs)) return false;
+    if (keeps && network.kept[kept].on_points != layer.on_points) return false;
+    if (!sound_join(network, layer, kept)) return false;
+    if (layer.op == Op::category && outputs != network.categories.size()) return false;
+    kept += keeps;
+    categories |= layer.op == Op::category;
     if (layer.bits.size() != (binary ? outputs * bipointnet::words_for(inputs) : 0)) return false;
-    if (layer.threshold.size() != (layer.op == Op::bilinear ? outputs : 0)) return false;
+    if (layer.threshold.size() != (bounded ? outputs : 0)) return false;
     if (layer.line.size() != (lined ? 2 * outputs : 0)) return false;
     if (layer.weight.size() != (dense ? outputs * inputs : 0)) return false;
     if (layer.bias.size() != (dense ? outputs : 0)) return false;
     width = layer.op == Op::matrix ? 0 : layer.outputs;
   }
-  return width > 0 && static_cast<std::size_t>(width) == network.classes.size() &&
-         network.golden.size() == network.classes.size();
+  const std::size_t rows = network.segments ? static_cast<std::size_t>(network.golden_points) : 1;
+  return width > 0 && static_cast<std::size_t>(width) == network.classes.size() && kept == network.kept.size() &&
+         categories == !network.categories.empty() && network.golden.size() == rows * network.classes.size();
 }
 
 }  // namespace
@@ -45,7 +75,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <vector>
 
 int main(int count, char** names) {
   for (int i = 1; i < count; ++i) {

@@ -36,6 +36,7 @@ int main(int count, char** arguments) {
   const bool written = write(folder + "/tiny.bpn", tiny_file().bytes()) &&
                        write(folder + "/small.bpn", small_file().bytes()) &&
                        write(folder + "/full.bpn", full_file().bytes()) &&
-                       write(folder + "/scaled.bpn", scaled_file().bytes());
+                       write(folder + "/scaled.bpn", scaled_file().bytes()) &&
+                       write(folder + "/segments.bpn", segments_file().bytes());
   return written ? 0 : 1;
 }

@@ -36,6 +36,11 @@ size_t bipointnet_channels(const bipointnet_model *model);
 size_t bipointnet_classes(const bipointnet_model *model);
 const char *bipointnet_class_name(const bipointnet_model *model, size_t index); /* NULL past the last class */
 const char *bipointnet_manifest(const bipointnet_model *model);                /* JSON */
+int bipointnet_segments(const bipointnet_model *model); /* 1 where it names every point, 0 where it names the cloud */
+
+/* What a cloud can be, for a model that must be told: 0 categories, or the names of their numbers from 0 on. */
+size_t bipointnet_categories(const bipointnet_model *model);
+const char *bipointnet_category_name(const bipointnet_model *model, size_t index); /* NULL past the last category */
 
 /* Logits of `clouds` clouds of `points` points each: float32, cloud by cloud, point by point, `channels` numbers a
  * point, xyz first. `logits` takes clouds x classes numbers. raw: nonzero takes the numbers as they are; zero normalises
@@ -43,6 +48,12 @@ const char *bipointnet_manifest(const bipointnet_model *model);                /
  * become float32, or the shape is lost. threads: at least 1; more share the clouds, or the points of a single cloud. */
 bipointnet_status bipointnet_predict(const bipointnet_model *model, const float *cloud, size_t clouds, size_t points,
                                      int raw, unsigned threads, float *logits);
+
+/* The same for every point of one cloud, with a model that segments. category: the number of the cloud's category, -1
+ * for a model without categories. `labels` takes `points` numbers, the class with the largest logit of each point, the
+ * first of equal ones; `logits` takes points x classes numbers, point by point. Either may be NULL, not both. */
+bipointnet_status bipointnet_segment(const bipointnet_model *model, const float *cloud, size_t points, int category,
+                                     int raw, unsigned threads, int *labels, float *logits);
 
 /* What went wrong in this thread's last call that failed. */
 const char *bipointnet_error(void);

@@ -1,6 +1,7 @@
 // The C API: handles, status codes, and no exception that leaves.
 #include "bipointnet.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -111,6 +112,18 @@ const char* bipointnet_class_name(const bipointnet_model* model, size_t index) {
   return index < bipointnet_classes(model) ? model->model.network().classes[index].c_str() : nullptr;
 }
 
+int bipointnet_segments(const bipointnet_model* model) {
+  return model != nullptr && model->model.network().segments ? 1 : 0;
+}
+
+size_t bipointnet_categories(const bipointnet_model* model) {
+  return model == nullptr ? 0 : model->model.network().categories.size();
+}
+
+const char* bipointnet_category_name(const bipointnet_model* model, size_t index) {
+  return index < bipointnet_categories(model) ? model->model.network().categories[index].c_str() : nullptr;
+}
+
 const char* bipointnet_manifest(const bipointnet_model* model) {
   return model == nullptr ? nullptr : model->model.network().manifest.c_str();
 }
@@ -121,7 +134,31 @@ bipointnet_status bipointnet_predict(const bipointnet_model* model, const float*
     require(model, "model");
     require(cloud, "cloud");
     require(logits, "logits");
-    model->model.predict(cloud, clouds, points, raw != 0, threads, logits);
+    if (model->model.network().segments) {
+      throw bipointnet::InputError("a model that names every point, expected one that names clouds or bipointnet_segment");
+    }
+    model->model.predict(cloud, clouds, points, raw != 0, threads, -1, logits);
+  });
+}
+
+bipointnet_status bipointnet_segment(const bipointnet_model* model, const float* cloud, size_t points, int category,
+                                     int raw, unsigned threads, int* labels, float* logits) {
+  return guarded([&] {
+    require(model, "model");
+    require(cloud, "cloud");
+    if (labels == nullptr) require(logits, "logits");
+    if (!model->model.network().segments) {
+      throw bipointnet::InputError("a model that names clouds, expected one that names points or bipointnet_predict");
+    }
+    bipointnet::check_size(points);
+    std::vector<float> own(logits == nullptr ? model->model.logits(points) : 0);
+    float* written = logits == nullptr ? own.data() : logits;
+    model->model.predict(cloud, 1, points, raw != 0, threads, category, written);
+    const std::size_t classes = model->model.network().classes.size();
+    for (std::size_t i = 0; labels != nullptr && i < points; ++i) {
+      const float* first = written + i * classes;
+      labels[i] = static_cast<int>(std::max_element(first, first + classes) - first);
+    }
   });
 }
 

@@ -25,17 +25,16 @@ void CodeSet::clear(std::size_t most) {
   places_.assign(std::size_t{1} << bits, 0);
 }
 
-void CodeSet::insert(std::uint64_t code) {
+std::uint32_t CodeSet::insert(std::uint64_t code) {
   const std::size_t mask = places_.size() - 1;
   // Multiplying by the golden ratio spreads every bit into the highest ones.
   for (std::size_t place = code * 0x9e3779b97f4a7c15 >> shift_;; place = (place + 1) & mask) {
     const std::uint32_t known = places_[place];
     if (known == 0) {
       codes_.push_back(code);
-      places_[place] = static_cast<std::uint32_t>(codes_.size());
-      return;
+      return (places_[place] = static_cast<std::uint32_t>(codes_.size())) - 1;
     }
-    if (codes_[known - 1] == code) return;
+    if (codes_[known - 1] == code) return known - 1;
   }
 }
 

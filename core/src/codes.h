@@ -17,7 +17,8 @@ class CodeSet {
  public:
   // Forgets everything and makes room for `most` codes.
   void clear(std::size_t most);
-  void insert(std::uint64_t code);
+  // Its place among the distinct codes.
+  std::uint32_t insert(std::uint64_t code);
   const std::vector<std::uint64_t>& codes() const { return codes_; }
   std::size_t room() const { return places_.size(); }
 

@@ -23,7 +23,9 @@ std::vector<const Kernels*> available_kernels() {
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("popcnt")) {
     found.push_back(__builtin_cpu_supports("avx512vpopcntdq") ? &kAvx512Popcount : &kAvx512);
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt")) found.push_back(&kAvx2);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("popcnt")) {
+    found.push_back(&kAvx2);
+  }
 #endif
 #if defined(BIPOINTNET_NEON)
   found.push_back(&kNeon);

@@ -28,6 +28,10 @@ Fields::Fields(const JsonValue& object, std::string what_it_is) : what(std::move
   members_ = object.members();
 }
 
+bool Fields::has(const std::string& key) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& member) { return member.first == key; });
+}
+
 void Fields::expect_keys(const std::vector<std::string>& keys) const {
   for (const auto& member : members_) {
     if (std::find(keys.begin(), keys.end(), member.first) == keys.end()) {

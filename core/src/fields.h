@@ -27,6 +27,7 @@ class Fields {
 
   Fields(const JsonValue& object, std::string what_it_is);
 
+  bool has(const std::string& key) const;
   void expect_keys(const std::vector<std::string>& keys) const;
   const JsonValue& at(const std::string& key) const;
   std::string string(const std::string& key) const;

@@ -17,6 +17,8 @@ constexpr std::int64_t kMaxChannels = 256;
 constexpr std::int64_t kMaxOperations = 256;
 constexpr std::int64_t kMaxMatrices = 16;
 constexpr std::int64_t kMaxMatrixSize = 181;  // its square is a width
+constexpr std::int64_t kMaxKept = 64;
+constexpr std::int64_t kMaxKeptBits = 65536;
 constexpr std::int64_t kMaxGoldenPoints = 4096;
 
 // The value that a program works on.
@@ -47,7 +49,8 @@ std::string text_of(Kind kind, int width) {
 // Reads a program, operation by operation, and follows the kind and the width of the value they work on.
 class Program {
  public:
-  Program(Tensors& tensors, int channels) : tensors_(tensors), channels_(channels) {}
+  Program(Tensors& tensors, int channels, int categories)
+      : tensors_(tensors), channels_(channels), categories_(categories) {}
 
   void add(const JsonValue& operation) {
     Fields fields(operation, "operation " + std::to_string(layers_.size()));
@@ -63,16 +66,26 @@ class Program {
     layer.on_points = kind_ == Kind::point_floats || kind_ == Kind::point_bits || kind_ == Kind::point_scaled;
     (this->*rule.read)(fields, layer);
     layers_.push_back(std::move(layer));
+    category_taken_ |= rule.op == Op::category;
   }
 
   void expect_end(std::size_t classes) const {
-    if (kind_ != Kind::vector_floats || static_cast<std::size_t>(width_) != classes) {
+    const bool floats = kind_ == Kind::vector_floats || kind_ == Kind::point_floats;
+    if (!floats || static_cast<std::size_t>(width_) != classes) {
       fail("program", "ends with " + text_of(kind_, width_),
-           "vector floats (" + decimal(classes) + "), one a class");
+           "vector floats (" + decimal(classes) + ") or point floats (" + decimal(classes) + "), one a class");
+    }
+    if (categories_ > 0 && !category_taken_) {
+      fail("manifest", "categories, and no operation category", "both or neither");
     }
   }
 
-  std::vector<Layer> layers() && { return std::move(layers_); }
+  // What was read, into `network`.
+  void finish(Network& network) && {
+    network.layers = std::move(layers_);
+    network.kept = std::move(kept_);
+    network.segments = kind_ == Kind::point_floats;
+  }
 
  private:
   using Read = void (Program::*)(const Fields&, Layer&);
@@ -103,6 +116,9 @@ class Program {
         {"pool", Op::pool, {K::point_floats}, {"pool"}, &Program::pool},
         {"shift", Op::shift, {K::vector_floats}, {}, &Program::shift},
         {"matrix", Op::matrix, {K::vector_floats}, {"size"}, &Program::matrix},
+        {"keep", Op::keep, {K::point_bits, K::point_floats, K::vector_bits}, {}, &Program::keep},
+        {"category", Op::category, {K::nothing}, {}, &Program::category},
+        {"join", Op::join, {K::nothing}, {"kept"}, &Program::join},
     };
     return rules;
   }
@@ -124,13 +140,21 @@ class Program {
   }
 
   void expect_kind(const Fields& fields, const Rule& rule) const {
-    if (std::find(rule.from.begin(), rule.from.end(), kind_) != rule.from.end()) return;
+    const auto reads = [&](Kind kind) {
+      return std::find(rule.from.begin(), rule.from.end(), kind) != rule.from.end();
+    };
+    const bool may_be_left = kind_ == Kind::vector_bits && layers_.back().op == Op::keep;
+    if (reads(kind_) || (may_be_left && reads(Kind::nothing))) return;
     std::vector<std::string> names;
     for (const Kind kind : rule.from) names.push_back(name_of(kind));
+    if (reads(Kind::nothing)) names.push_back("vector bits right after keep");
     fail(fields.what, "works on " + text_of(kind_, width_), alternatives(names));
   }
 
-  void points(const Fields&, Layer& layer) { become(Kind::point_floats, layer.outputs = channels_); }
+  void points(const Fields&, Layer& layer) {
+    start(layer);
+    become(Kind::point_floats, layer.outputs = channels_);
+  }
 
   void transform(const Fields& fields, Layer& layer) {
     layer.matrix = static_cast<int>(fields.integer("matrix", 0, kMaxMatrices - 1));
@@ -178,6 +202,10 @@ class Program {
     read_bits(layer);
     layer.line = tensors_.floats<double>(tensor("line"), {Dtype::f32, Dtype::f64}, {rows(layer), 2});
     if (layer.pool == Pool::mean) expect_no_slope(layer);
+    if (tensors_.has(tensor("threshold"))) {
+      layer.threshold = tensors_.thresholds(tensor("threshold"), layer.outputs, layer.inputs);
+      remember(fields, layer);
+    }
     become(Kind::vector_bits, layer.outputs);
   }
 
@@ -207,6 +235,57 @@ class Program {
     }
     matrix_sizes_.push_back(layer.outputs);
     become(Kind::nothing, 0);
+  }
+
+  void keep(const Fields& fields, Layer& layer) { remember(fields, layer); }
+
+  void category(const Fields& fields, Layer& layer) {
+    start(layer);
+    if (categories_ == 0) fail(fields.what, "no categories in the manifest", "their names");
+    become(Kind::vector_bits, layer.outputs = categories_);
+  }
+
+  void join(const Fields& fields, Layer& layer) {
+    start(layer);
+    std::int64_t width = 0;
+    bool points = false;
+    for (const JsonValue& item : fields.list("kept", 1, kMaxKept)) {
+      const std::string what = fields.what + ": kept " + item.describe();
+      const auto number = item.integer();
+      if (!number || *number < 0 || *number >= static_cast<std::int64_t>(kept_.size())) {
+        fail(what, "no such value", "one of the " + decimal(kept_.size()) + " kept before, counted from 0");
+      }
+      const int known = static_cast<int>(*number);
+      if (std::find(layer.joined.begin(), layer.joined.end(), known) != layer.joined.end()) {
+        fail(what, "a second time", "each at most once");
+      }
+      layer.joined.push_back(known);
+      width += kept_[static_cast<std::size_t>(known)].width;
+      points |= kept_[static_cast<std::size_t>(known)].on_points;
+    }
+    if (!points) fail(fields.what, "vectors only", "at least one kept value of points");
+    if (width > kMaxWidth) {
+      fail(fields.what, std::to_string(width) + " bits a point", "at most " + std::to_string(kMaxWidth));
+    }
+    become(Kind::point_bits, layer.outputs = static_cast<int>(width));
+  }
+
+  // A new value, which takes nothing of the one before.
+  static void start(Layer& layer) {
+    layer.inputs = 0;
+    layer.on_points = false;
+  }
+
+  void remember(const Fields& fields, Layer& layer) {
+    layer.kept = static_cast<int>(kept_.size());
+    kept_.push_back({layer.on_points, layer.outputs});
+    kept_bits_ += layer.outputs;
+    if (kept_.size() > kMaxKept) {
+      fail(fields.what, "one kept value more", "at most " + std::to_string(kMaxKept) + " kept values");
+    }
+    if (kept_bits_ > kMaxKeptBits) {
+      fail(fields.what, std::to_string(kept_bits_) + " kept bits", "at most " + std::to_string(kMaxKeptBits));
+    }
   }
 
   static void read_outputs(const Fields& fields, Layer& layer) {
@@ -246,22 +325,26 @@ class Program {
 
   Tensors& tensors_;
   int channels_;
+  int categories_;
+  bool category_taken_ = false;
   Kind kind_ = Kind::nothing;
   int width_ = 0;
   std::vector<int> matrix_sizes_;
+  std::vector<Kept> kept_;
+  std::int64_t kept_bits_ = 0;
   std::vector<Layer> layers_;
 };
 
 // C strings end at the first NUL; a name with one would reach people cut short.
-std::vector<std::string> read_classes(const Fields& manifest) {
-  std::vector<std::string> classes;
-  for (const JsonValue& item : manifest.list("classes", 1, kMaxWidth)) {
-    const std::string what = manifest.what + ": class " + decimal(classes.size());
+std::vector<std::string> read_names(const Fields& manifest, const char* key, const char* one) {
+  std::vector<std::string> names;
+  for (const JsonValue& item : manifest.list(key, 1, kMaxWidth)) {
+    const std::string what = manifest.what + ": " + one + " " + decimal(names.size());
     if (item.kind() != JsonValue::Kind::string) fail(what, item.describe(), "a string");
-    classes.push_back(item.string());
-    if (classes.back().find('\0') != std::string::npos) fail(what, item.describe(), "a name without the character NUL");
+    names.push_back(item.string());
+    if (names.back().find('\0') != std::string::npos) fail(what, item.describe(), "a name without the character NUL");
   }
-  return classes;
+  return names;
 }
 
 void read_golden(const Fields& manifest, Tensors& tensors, Network& network) {
@@ -271,26 +354,32 @@ void read_golden(const Fields& manifest, Tensors& tensors, Network& network) {
   network.golden_points = static_cast<int>(golden.integer("points", 1, kMaxGoldenPoints));
   network.golden_tolerance = golden.number("tolerance");
   if (network.golden_tolerance < 0) golden.fail_at("tolerance", "0 or more");
-  network.golden = tensors.floats<float>("golden", {Dtype::f32}, {network.classes.size()});
+  Shape shape = {network.classes.size()};
+  if (network.segments) shape.insert(shape.begin(), static_cast<std::uint64_t>(network.golden_points));
+  network.golden = tensors.floats<float>("golden", {Dtype::f32}, shape);
 }
 
-std::vector<Layer> read_program(const Fields& manifest, Tensors& tensors, const Network& network) {
-  Program program(tensors, network.channels);
+void read_program(const Fields& manifest, Tensors& tensors, Network& network) {
+  Program program(tensors, network.channels, static_cast<int>(network.categories.size()));
   for (const JsonValue& operation : manifest.list("program", 1, kMaxOperations)) program.add(operation);
   program.expect_end(network.classes.size());
-  return std::move(program).layers();
+  std::move(program).finish(network);
 }
 
 void read_manifest(const JsonValue& root, Tensors& tensors, Network& network) {
   const Fields manifest(root, "manifest");
   manifest.integer("format", 1, 1);
-  manifest.expect_keys({"format", "model", "classes", "channels", "normalize", "program", "golden", "training"});
+  std::vector<std::string> keys = {"format",    "model",   "classes", "channels",
+                                   "normalize", "program", "golden",  "training"};
+  if (manifest.has("categories")) keys.push_back("categories");
+  manifest.expect_keys(keys);
   manifest.string("model");
   if (manifest.at("training").kind() != JsonValue::Kind::object) manifest.fail_at("training", "an object");
-  network.classes = read_classes(manifest);
+  network.classes = read_names(manifest, "classes", "class");
+  if (manifest.has("categories")) network.categories = read_names(manifest, "categories", "category");
   network.channels = static_cast<int>(manifest.integer("channels", 3, kMaxChannels));
   network.normalize = manifest.choice<bool>("normalize", {{"sphere", true}, {"none", false}});
-  network.layers = read_program(manifest, tensors, network);
+  read_program(manifest, tensors, network);
   read_golden(manifest, tensors, network);
 }
 

@@ -27,16 +27,36 @@ struct Bits {
 };
 
 struct Floats {
-  static constexpr int kWidth = 16;
+  static constexpr int kWidth = 16, kTogether = 4, kRows = 4;
+  static constexpr bool kFuses = true;
   __m512 v;
   static Floats load(const float* p) { return {_mm512_load_ps(p)}; }
+  static Floats of_bytes(const std::uint8_t* p) {
+    return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(p))))};
+  }
   static Floats all(float x) { return {_mm512_set1_ps(x)}; }
+  void store(float* p) const { _mm512_store_ps(p, v); }
   Floats mul(Floats o) const { return {_mm512_mul_ps(v, o.v)}; }
   Floats plus(Floats o) const { return {_mm512_add_ps(v, o.v)}; }
+  Floats fused(Floats x, Floats y) const { return {_mm512_fmadd_ps(x.v, y.v, v)}; }
+  static Floats larger(Floats a, Floats b) { return {_mm512_max_ps(a.v, b.v)}; }
+  static Floats smaller(Floats a, Floats b) { return {_mm512_min_ps(a.v, b.v)}; }
   unsigned at_least(Floats o) const { return _mm512_cmp_ps_mask(v, o.v, _CMP_GE_OQ); }
 };
 
 inline int ones(std::uint64_t word) { return __builtin_popcountll(word); }
+
+// A word of a slice is a mask of 64 bytes.
+inline void spread(const std::uint64_t* slices, int count, std::uint8_t* bytes) {
+  for (int word = 0; word < kLanes / 64; ++word) {
+    __m512i sum = _mm512_setzero_si512();
+    for (int i = 0; i < count; ++i) {
+      const __m512i place = _mm512_set1_epi8(static_cast<char>(1 << i));
+      sum = _mm512_mask_add_epi8(sum, slices[i * kLanes / 64 + word], sum, place);
+    }
+    _mm512_store_si512(bytes + 64 * word, sum);
+  }
+}
 
 #include "kernels_body.h"
 
@@ -58,7 +78,9 @@ __attribute__((target("avx512vpopcntdq"))) void agreements_popcount(const std::u
 
 }  // namespace
 
-const Kernels kAvx512{"avx512", kLanes, signs, dense, carries, layer, pool, compare, raise, agreements, line, vector};
-const Kernels kAvx512Popcount{"avx512", kLanes, signs, dense, carries, layer, pool, compare, raise, agreements_popcount, line, vector};
+const Kernels kAvx512{"avx512", kLanes,         signs, dense, scales,  layer,      pool,
+                      layer_and_pool,   lines, raise, compare, agreements, line, vector};
+const Kernels kAvx512Popcount{"avx512", kLanes,         signs, dense, scales,  layer,               pool,
+                              layer_and_pool,   lines, raise, compare, agreements_popcount, line, vector};
 
 }  // namespace bipointnet

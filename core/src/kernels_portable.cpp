@@ -24,12 +24,18 @@ struct Bits {
 };
 
 struct Floats {
-  static constexpr int kWidth = 1;
+  static constexpr int kWidth = 1, kTogether = 16, kRows = 4;
+  static constexpr bool kFuses = false;
   float v;
   static Floats load(const float* p) { return {*p}; }
+  static Floats of_bytes(const std::uint8_t* p) { return {static_cast<float>(*p)}; }
   static Floats all(float x) { return {x}; }
+  void store(float* p) const { *p = v; }
   Floats mul(Floats o) const { return {v * o.v}; }
   Floats plus(Floats o) const { return {v + o.v}; }
+  Floats fused(Floats x, Floats y) const { return plus(x.mul(y)); }
+  static Floats larger(Floats a, Floats b) { return {a.v > b.v ? a.v : b.v}; }
+  static Floats smaller(Floats a, Floats b) { return {a.v < b.v ? a.v : b.v}; }
   unsigned at_least(Floats o) const { return v >= o.v; }
 };
 
@@ -44,10 +50,24 @@ inline int ones(std::uint64_t word) {
   return static_cast<int>(word & 0x7f);
 }
 
+// Eight points at a time. Multiplying seven bits by 0x0002040810204081 adds copies that are shifted by 0, 7, ..., 42 and
+// do not meet: bit i of the copy that is shifted by 7 i is at 8 i, the lowest place of a byte. The eighth bit goes alone.
+inline void spread(const std::uint64_t* slices, int count, std::uint8_t* bytes) {
+  for (int group = 0; group < 8; ++group) {
+    std::uint64_t sum = 0;
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t bits = slices[i] >> (8 * group) & 0xff;
+      sum |= ((bits & 0x7f) * 0x0002040810204081 & 0x0101010101010101) << i | (bits & 0x80) << 49 << i;
+    }
+    for (int j = 0; j < 8; ++j) bytes[8 * group + j] = static_cast<std::uint8_t>(sum >> (8 * j));
+  }
+}
+
 #include "kernels_body.h"
 
 }  // namespace
 
-const Kernels kPortable{"portable", kLanes, signs, dense, carries, layer, pool, compare, raise, agreements, line, vector};
+const Kernels kPortable{"portable",     kLanes, signs, dense,   scales,     layer, pool,
+                        layer_and_pool, lines,  raise, compare, agreements, line,  vector};
 
 }  // namespace bipointnet

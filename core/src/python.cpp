@@ -47,14 +47,15 @@ void require_channels(const Model& model, std::size_t channels) {
   }
 }
 
-nb::object predict(const Model& model, Batch points, bool raw, unsigned threads) {
+nb::object predict(const Model& model, Batch points, bool raw, unsigned threads, int category) {
   require_channels(model, points.shape(2));
-  const std::size_t clouds = points.shape(0), classes = model.network().classes.size();
-  auto logits = std::make_unique<float[]>(clouds * classes);
+  const std::size_t clouds = points.shape(0), count = points.shape(1), classes = model.network().classes.size();
+  auto logits = std::make_unique<float[]>(clouds * model.logits(count));
   {
     nb::gil_scoped_release unlocked;
-    model.predict(points.data(), clouds, points.shape(1), raw, threads, logits.get());
+    model.predict(points.data(), clouds, count, raw, threads, category, logits.get());
   }
+  if (model.network().segments) return array(std::move(logits), {clouds, count, classes});
   return array(std::move(logits), {clouds, classes});
 }
 
@@ -66,10 +67,10 @@ nb::object value_array(const bipointnet::Value& value) {
   return array(std::move(numbers), {value.rows, value.columns});
 }
 
-nb::list trace(const Model& model, Matrix points, bool raw) {
+nb::list trace(const Model& model, Matrix points, bool raw, int category) {
   require_channels(model, points.shape(1));
   nb::list values;
-  for (const bipointnet::Value& value : model.trace(points.data(), points.shape(0), raw)) {
+  for (const bipointnet::Value& value : model.trace(points.data(), points.shape(0), raw, category)) {
     values.append(value.bits ? value_array<std::uint8_t>(value) : value_array<float>(value));
   }
   return values;
@@ -109,7 +110,11 @@ NB_MODULE(_core, module) {
       .def_prop_ro("isa", [](const Model& model) { return std::string(model.kernels().name); })
       .def_prop_ro("channels", [](const Model& model) { return model.network().channels; })
       .def_prop_ro("classes", [](const Model& model) { return model.network().classes; })
-      .def("predict", &predict, nb::arg("points"), nb::arg("raw"), nb::arg("threads"),
-           "Logits (B, classes) of clouds (B, N, C).")
-      .def("trace", &trace, nb::arg("points"), nb::arg("raw"), "The value after every operation, for a cloud (N, C).");
+      .def_prop_ro("categories", [](const Model& model) { return model.network().categories; })
+      .def_prop_ro("segments", [](const Model& model) { return model.network().segments; })
+      .def("predict", &predict, nb::arg("points"), nb::arg("raw"), nb::arg("threads"), nb::arg("category") = -1,
+           "Logits (B, classes) of clouds (B, N, C), or (B, N, classes) of their points where the model segments.\n\n"
+           "category: of all clouds, where the model has categories; else -1.")
+      .def("trace", &trace, nb::arg("points"), nb::arg("raw"), nb::arg("category") = -1,
+           "The value after every operation, for a cloud (N, C).");
 }

@@ -26,7 +26,13 @@
 // look-ups, whose places are worked out here, when a model is loaded, for q = 0 and for q = 1: the threshold of a pool
 // changes with the number of points. They are kept times 8, which a processor scales for free. Where K is odd the last pair's second input is a
 // slice of zeros that is not complemented: a disagreement.
+//
+// The count itself. Where the agreements are wanted as a number, or are compared with a second threshold, counting starts
+// with Q (or 0) in the same way, and the bit that was left out is the last running bit: S ^ p, S that of all inputs and p
+// the parity of q and all complements. So the bits of the counter and this one are Q + x_0 + ... + x_{K-1}.
 #include "sliced.h"
+
+#include <algorithm>
 
 #include "bits.h"
 
@@ -36,6 +42,8 @@ SlicedLayer::SlicedLayer(const std::vector<std::uint64_t>& bits, int inputs, int
     : inputs_(inputs), outputs_(outputs), pairs_((inputs + 1) / 2), levels_(1) {
   while ((1 << levels_) < inputs) ++levels_;
   const std::size_t pairs = static_cast<std::size_t>(pairs_), width = words_for(static_cast<std::size_t>(inputs));
+  const std::size_t part = static_cast<std::size_t>(kPart);
+  odd_.resize(words_for(static_cast<std::size_t>(outputs)));
   for (unsigned odd = 0; odd < 2; ++odd) {
     std::vector<std::uint8_t>& offsets = offsets_[odd];
     offsets.resize(static_cast<std::size_t>(outputs) * pairs);
@@ -46,9 +54,12 @@ SlicedLayer::SlicedLayer(const std::vector<std::uint64_t>& bits, int inputs, int
       unsigned parity = odd;
       for (std::size_t j = 0; j < pairs; ++j) {
         const unsigned a = complement(2 * j), b = complement(2 * j + 1);
-        offsets[m * pairs + j] = static_cast<std::uint8_t>(8 * (4 * parity + 2 * a + b));
+        const std::size_t first = j / part * part, width_of_part = std::min(part, pairs - first);
+        offsets[first * static_cast<std::size_t>(outputs) + m * width_of_part + j - first] =
+            static_cast<std::uint8_t>(8 * (4 * parity + 2 * a + b));
         parity ^= a ^ b;
       }
+      if (odd == 0 && parity == 1) odd_[m / 64] |= std::uint64_t{1} << m % 64;
     }
   }
 }
@@ -71,9 +82,17 @@ Starts SlicedLayer::starts(const std::vector<int>& threshold) const {
   return starts;
 }
 
+Starts SlicedLayer::counts() const {
+  const std::size_t outputs = static_cast<std::size_t>(outputs_);
+  Starts starts{{}, std::vector<std::uint32_t>(outputs), std::vector<std::uint64_t>(words_for(outputs)), {}};
+  starts.always.resize(words_for(outputs));
+  for (std::size_t m = 0; m < outputs; ++m) starts.varies[m / 64] |= std::uint64_t{1} << m % 64;
+  return starts;
+}
+
 Sliced SlicedLayer::with(const Starts& starts) const {
-  return {inputs_, outputs_, pairs_, levels_, {offsets_[0].data(), offsets_[1].data()}, starts.start.data(),
-          starts.varies.data(), starts.always.data()};
+  return {inputs_,     outputs_,            pairs_,               levels_, {offsets_[0].data(), offsets_[1].data()},
+          odd_.data(), starts.start.data(), starts.varies.data(), starts.always.data()};
 }
 
 std::vector<std::uint64_t> tiled(const std::vector<std::uint64_t>& bits, int inputs, int outputs) {

@@ -24,12 +24,16 @@ class SlicedLayer {
   // threshold: outputs.
   Starts starts(const std::vector<int>& threshold) const;
 
+  // For counting the agreements themselves, from 0.
+  Starts counts() const;
+
   // The layer with its thresholds; both must outlive it.
   Sliced with(const Starts& starts) const;
 
  private:
   int inputs_, outputs_, pairs_, levels_;
   std::vector<std::uint8_t> offsets_[2];
+  std::vector<std::uint64_t> odd_;
 };
 
 // Rows of bits, outputs x words_for(inputs), in tiles of kTile: word by word, the words of its rows beside each other. The

@@ -26,6 +26,8 @@ class Tensors {
   // FormatError, as all of these functions do.
   Tensors(const std::uint8_t* bytes, std::size_t size, std::string& manifest);
 
+  bool has(const std::string& name) const { return tensors_.count(name) != 0; }
+
   // Rows of `columns` bits each.
   std::vector<std::uint64_t> bits(const std::string& name, int rows, int columns);
 

@@ -9,10 +9,6 @@ namespace {
 
 constexpr std::size_t kSums = 8;
 
-int activation_code(Activation activation) {
-  return activation == Activation::relu ? 1 : activation == Activation::hardtanh ? 2 : 0;
-}
-
 std::size_t size(int count) { return static_cast<std::size_t>(count); }
 
 // Eight sums of every eighth number each, then added in order: the same everywhere, and not one long chain.
@@ -35,6 +31,17 @@ void take_bits(const Kernels& kernels, float at, Vector& value) {
 
 }  // namespace
 
+int activation_code(Activation activation) {
+  return activation == Activation::relu ? 1 : activation == Activation::hardtanh ? 2 : 0;
+}
+
+void VectorLayer::take_line(const Layer& layer) {
+  for (std::size_t i = 0; i < layer.line.size(); i += 2) {
+    a.push_back(static_cast<float>(layer.line[i]));
+    b.push_back(static_cast<float>(layer.line[i + 1]));
+  }
+}
+
 VectorLayer prepare_vector_layer(const Layer& layer) {
   VectorLayer prepared;
   const std::size_t inputs = size(layer.inputs), outputs = size(layer.outputs);
@@ -45,12 +52,7 @@ VectorLayer prepare_vector_layer(const Layer& layer) {
     }
   }
   if (!layer.bits.empty()) prepared.tiles = tiled(layer.bits, layer.inputs, layer.outputs);
-  if (layer.op == Op::bilinear_float || layer.op == Op::bilinear_scaled) {
-    for (std::size_t m = 0; m < outputs; ++m) {
-      prepared.a.push_back(static_cast<float>(layer.line[2 * m]));
-      prepared.b.push_back(static_cast<float>(layer.line[2 * m + 1]));
-    }
-  }
+  if (layer.op == Op::bilinear_float || layer.op == Op::bilinear_scaled) prepared.take_line(layer);
   return prepared;
 }
 
@@ -96,19 +98,21 @@ void run_vector(const Kernels& kernels, const Layer& layer, const VectorLayer& p
 }
 
 Matrix keep_matrix(std::size_t size, const Vector& value) {
-  Matrix matrix{size, value.floats, Aligned<float>(size * size), std::vector<float>(size, -0.0f)};
+  constexpr std::size_t kSide = 16;  // in squares, so that what is read and what is written stay in a cache
+  Matrix matrix{size, value.floats, Aligned<float>(size * size), std::vector<float>(size, -0.0f),
+                std::vector<float>(size)};
   for (std::size_t r = 0; r < size; ++r) {
     matrix.rows[r * size + r] += 1.0f;
-    for (std::size_t c = 0; c < size; ++c) matrix.transposed[c * size + r] = matrix.rows[r * size + c];
+    for (std::size_t c = 0; c < size; ++c) matrix.sizes[c] += std::abs(matrix.rows[r * size + c]);
+  }
+  for (std::size_t first = 0; first < size; first += kSide) {
+    for (std::size_t c = 0; c < size; ++c) {
+      for (std::size_t r = first; r < std::min(first + kSide, size); ++r) {
+        matrix.transposed[c * size + r] = matrix.rows[r * size + c];
+      }
+    }
   }
   return matrix;
-}
-
-void transform_vector(const Kernels& kernels, const Matrix& matrix, Vector& value) {
-  const int size = static_cast<int>(matrix.size);
-  value.spare.resize(matrix.size);
-  kernels.vector(value.floats.data(), size, matrix.rows.data(), matrix.nothing.data(), size, 0, value.spare.data());
-  std::copy(value.spare.begin(), value.spare.end(), value.floats.begin());
 }
 
 }  // namespace bipointnet

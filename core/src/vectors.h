@@ -1,4 +1,4 @@
-// Operations on one vector: what a cloud is after its pool, or a single point where every point has floats of its own.
+// Operations on one vector: what a cloud is after its pool.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@ struct Matrix {
   std::size_t size;
   Aligned<float> rows, transposed;
   std::vector<float> nothing;  // a bias of -0: adding it changes nothing, not even the sign of a zero
+  std::vector<float> sizes;    // of each column, the sum of its |numbers|
 };
 
 // What is worked out of a layer when a model is loaded.
@@ -32,7 +33,11 @@ struct VectorLayer {
   std::vector<float> columns;        // dense: the weights transposed
   std::vector<std::uint64_t> tiles;  // bilinear layers
   std::vector<float> a, b;           // bilinear_float and bilinear_scaled: the line
+
+  void take_line(const Layer& layer);
 };
+
+int activation_code(Activation activation);  // as the kernels take it
 
 VectorLayer prepare_vector_layer(const Layer& layer);
 
@@ -44,8 +49,5 @@ void run_vector(const Kernels& kernels, const Layer& layer, const VectorLayer& p
 
 // The matrix in a value of size * size floats, and the identity.
 Matrix keep_matrix(std::size_t size, const Vector& value);
-
-// The first numbers, a row vector, times a matrix.
-void transform_vector(const Kernels& kernels, const Matrix& matrix, Vector& value);
 
 }  // namespace bipointnet

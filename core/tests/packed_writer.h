@@ -224,6 +224,28 @@ inline PackedFile full_file() {
   return file;
 }
 
+// Kept values of every kind, a category and a join: logits for every point.
+inline PackedFile segments_file() {
+  PackedFile file;
+  const std::string keep = "{\"op\":\"keep\"},", category = "{\"op\":\"category\"},";
+  file.manifest = packed_manifest(
+      "[\"a\",\"b\"]", "none",
+      "{\"op\":\"points\"}," + keep + "{\"op\":\"sign\"},{\"op\":\"bilinear\",\"outputs\":5}," + keep +
+          "{\"op\":\"bilinear_pool\",\"outputs\":70,\"pool\":\"max\",\"shift\":\"none\"}," + keep + category + keep +
+          "{\"op\":\"join\",\"kept\":[4,2,0,1]},{\"op\":\"bilinear_float\",\"outputs\":2,\"activation\":\"none\"}");
+  file.manifest =
+      replaced(file.manifest, ",\"channels\"", ",\"categories\":[\"mug\",\"l\\u00e4mp\",\"x\"],\"channels\"");
+  file.add_bits("3.weight", 5, 3);
+  file.add_thresholds("3.threshold", 5, 3);
+  file.add_bits("5.weight", 70, 5);
+  file.add_f32("5.line", {70, 2});
+  file.add_thresholds("5.threshold", 70, 5);
+  file.add_bits("10.weight", 2, 81);
+  file.add_f32("10.line", {2, 2});
+  file.add_f32("golden", {17, 2});
+  return file;
+}
+
 // The operations of methods whose bits have thresholds or scales of their own.
 inline PackedFile scaled_file() {
   PackedFile file;

@@ -1,4 +1,4 @@
-// bipointnet-run: names the clouds in files with a packed model. For boards without Python.
+// bipointnet-run: names the clouds in files, or their points, with a packed model. For boards without Python.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -20,14 +20,18 @@ namespace {
 constexpr int kExitError = 2;
 constexpr unsigned kMostThreads = 1024;
 
-constexpr const char* kUsage = "bipointnet-run MODEL FILE... [--top K] [--threads N] [--raw] [--json]";
+constexpr const char* kUsage =
+    "bipointnet-run MODEL FILE... [--category NAME] [--top K] [--threads N] [--raw] [--json]";
 constexpr const char* kHelp =
     "\n"
-    "Names the cloud in each FILE with the packed model MODEL.\n"
+    "Names the cloud in each FILE with the packed model MODEL, or says how many of\n"
+    "its points are of each class, where the model names every point.\n"
     "\n"
     "  FILE         text (.xyz .txt .csv .pts), PLY (.ply) or little-endian float32\n"
     "               (.f32 .bin .raw); - is text from standard input. All points are\n"
     "               taken; those of a mesh are its vertices.\n"
+    "  --category NAME\n"
+    "               what the clouds are, for a model that must be told\n"
     "  --top K      the K most probable classes, each on a line (1)\n"
     "  --threads N  threads that share the points of a cloud (1)\n"
     "  --raw        take the numbers as they are, without normalising the cloud\n"
@@ -45,6 +49,7 @@ struct Options {
   std::vector<std::string> names;  // MODEL FILE...
   std::size_t top = 1;
   unsigned threads = 1;
+  std::string category;
   bool raw = false, json = false, help = false, version = false;
 };
 
@@ -57,6 +62,17 @@ struct Answer {
   std::string file;
   std::size_t points;
   std::vector<Guess> guesses;  // the most probable first
+};
+
+struct Part {
+  std::string label;
+  std::size_t points;
+};
+
+struct Parts {
+  std::string file;
+  std::size_t points;
+  std::vector<Part> parts;  // those with points, the largest first
 };
 
 unsigned number_option(const std::string& name, std::string_view text, unsigned most) {
@@ -79,11 +95,14 @@ Options parse_options(const std::vector<std::string>& arguments) {
     }
     const std::size_t equals = argument.find('=');
     const std::string name = argument.substr(0, equals);
-    if (name == "--top" || name == "--threads") {
-      if (equals == std::string::npos && ++i == arguments.size()) throw Error(name + " comes last, expected a number");
+    if (name == "--top" || name == "--threads" || name == "--category") {
+      if (equals == std::string::npos && ++i == arguments.size()) {
+        throw Error(name + " comes last, expected a " + (name == "--category" ? "name" : "number"));
+      }
       const std::string text = equals == std::string::npos ? arguments[i] : argument.substr(equals + 1);
       if (name == "--top") options.top = number_option(name, text, 1000000);
       if (name == "--threads") options.threads = number_option(name, text, kMostThreads);
+      if (name == "--category") options.category = text;
     } else if (argument == "--") {
       names_only = true;
     } else if (argument == "--raw") {
@@ -173,6 +192,24 @@ std::string answer_text(const Answer& answer) {
   return text;
 }
 
+std::string parts_json(const Parts& parts) {
+  std::string list;
+  for (const Part& part : parts.parts) {
+    list += (list.empty() ? "{" : ", {") + std::string("\"label\": ") + json_string(part.label) +
+            ", \"points\": " + std::to_string(part.points) + "}";
+  }
+  return "  {\"file\": " + json_string(parts.file) + ", \"points\": " + std::to_string(parts.points) +
+         ", \"parts\": [" + list + "]}";
+}
+
+std::string parts_text(const Parts& parts) {
+  std::string text;
+  for (const Part& part : parts.parts) {
+    text += plain(parts.file) + "  " + plain(part.label) + "  " + std::to_string(part.points) + " points\n";
+  }
+  return text;
+}
+
 void print(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     throw Error("standard output cannot be written, expected a terminal, a file or a pipe that is open");
@@ -217,19 +254,63 @@ Answer answer_of(const bipointnet_model* model, const std::string& file, const O
   return {file, points, guesses_of(model, logits, options.top)};
 }
 
+// The number of the category that was named, -1 where the model has none.
+int category_of(const bipointnet_model* model, const Options& options) {
+  const std::size_t count = bipointnet_categories(model);
+  std::string names;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (options.category == bipointnet_category_name(model, i)) return static_cast<int>(i);
+    names += (i == 0 ? "" : ", ") + std::string(bipointnet_category_name(model, i));
+  }
+  if (count > 0) {
+    const std::string found = options.category.empty() ? "not given" : "'" + options.category + "'";
+    throw Error("--category is " + found + ", expected one of " + names);
+  }
+  if (!options.category.empty()) throw Error("--category is given, expected none: the model has no categories");
+  return -1;
+}
+
+Parts parts_of(const bipointnet_model* model, const std::string& file, const Options& options) {
+  const std::size_t channels = bipointnet_channels(model);
+  const std::vector<float> cloud = bipointnet::read_cloud(file, channels, !options.raw);
+  const std::size_t points = cloud.size() / channels;
+  std::vector<int> labels(points);
+  if (bipointnet_segment(model, cloud.data(), points, category_of(model, options), options.raw ? 1 : 0, options.threads,
+                         labels.data(), nullptr) != BIPOINTNET_OK) {
+    throw Error(file + ": " + bipointnet_error());
+  }
+  std::vector<std::size_t> counts(bipointnet_classes(model));
+  for (const int label : labels) ++counts[static_cast<std::size_t>(label)];
+  Parts parts{file, points, {}};
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] > 0) parts.parts.push_back({bipointnet_class_name(model, i), counts[i]});
+  }
+  std::stable_sort(parts.parts.begin(), parts.parts.end(),
+                   [](const Part& a, const Part& b) { return a.points > b.points; });
+  return parts;
+}
+
 void answer_all(const Options& options) {
   if (options.names.size() < 2) {
     const std::string found = options.names.empty() ? "no MODEL and no FILE" : "no FILE";
     throw Error(found + " on the command line, expected " + kUsage);
   }
   const Model model = load(options.names[0]);
+  category_of(model.get(), options);
   std::string json;
   for (std::size_t i = 1; i < options.names.size(); ++i) {
-    const Answer answer = answer_of(model.get(), options.names[i], options);
-    if (options.json) {
-      json += (json.empty() ? "" : ",\n") + answer_json(answer, options.top > 1);
+    std::string text;
+    if (bipointnet_segments(model.get()) != 0) {
+      const Parts parts = parts_of(model.get(), options.names[i], options);
+      text = options.json ? parts_json(parts) : parts_text(parts);
     } else {
-      print(answer_text(answer));
+      const Answer answer = answer_of(model.get(), options.names[i], options);
+      text = options.json ? answer_json(answer, options.top > 1) : answer_text(answer);
+    }
+    if (options.json) {
+      json += (json.empty() ? "" : ",\n") + text;
+    } else {
+      print(text);
     }
   }
   if (options.json) print("[\n" + json + "\n]\n");

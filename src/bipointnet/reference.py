@@ -115,15 +115,18 @@ def mean_size(x: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Machine:
-    """One run of a program: the cloud (N, channels) as the network sees it, the current value, the matrices so far.
+    """One run of a program: the cloud (N, channels) as the network sees it, the current value, what was kept so far.
 
-    scale: of scaled bits, a number a point (N,) or one.
+    scale: of scaled bits, a number a point (N,) or one. chosen: a bit a category, 1 for that of the cloud.
+    kept: bits, of points (N, K) or of a vector (K,).
     """
 
     cloud: np.ndarray
     value: np.ndarray = field(default_factory=lambda: np.empty(0))
     scale: np.ndarray = field(default_factory=lambda: np.ones((), np.float32))
     matrices: list[np.ndarray] = field(default_factory=list)
+    chosen: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
+    kept: list[np.ndarray] = field(default_factory=list)
 
     def points(self, op: dict, tensors: dict) -> np.ndarray:
         return self.cloud
@@ -154,6 +157,8 @@ class Machine:
 
     def bilinear_pool(self, op: dict, tensors: dict) -> np.ndarray:
         n, counts, line = len(self.value), self._agreements(tensors), tensors["line"].astype(np.float64)
+        if "threshold" in tensors:
+            self.kept.append(counts >= tensors["threshold"])
         if op["pool"] == "mean":
             return counts.sum(axis=0) >= np.ceil(n * line[:, 0])
         d = delta(n) if op["shift"] == "delta" else 0.0
@@ -181,6 +186,17 @@ class Machine:
         self.matrices.append(self.value.reshape(size, size) + np.eye(size, dtype=np.float32))
         return self.matrices[-1]
 
+    def keep(self, op: dict, tensors: dict) -> np.ndarray:
+        self.kept.append(self.value if self.value.dtype == bool else self.value >= 0)
+        return self.value
+
+    def category(self, op: dict, tensors: dict) -> np.ndarray:
+        return self.chosen
+
+    def join(self, op: dict, tensors: dict) -> np.ndarray:
+        parts = [self.kept[number] for number in op["kept"]]
+        return np.concatenate([np.broadcast_to(part, (len(self.cloud), part.shape[-1])) for part in parts], axis=1)
+
 
 OPERATIONS: dict[str, Callable[[Machine, dict, dict], np.ndarray]] = {
     "points": Machine.points,
@@ -196,19 +212,24 @@ OPERATIONS: dict[str, Callable[[Machine, dict, dict], np.ndarray]] = {
     "pool": Machine.pool,
     "shift": Machine.shift,
     "matrix": Machine.matrix,
+    "keep": Machine.keep,
+    "category": Machine.category,
+    "join": Machine.join,
 }
 
 
-def run_program(packed: Packed, cloud: np.ndarray, raw: bool = False) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Logits (classes,) of one cloud (N, channels), and the value that each operation leaves.
+def run_program(
+    packed: Packed, cloud: np.ndarray, raw: bool = False, category: int | None = None
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Logits (classes,) of one cloud (N, channels), or (N, classes) of its points, and the value each operation leaves.
 
-    raw: take the cloud as it is, instead of normalised as the manifest says. Bits are arrays of bool, floats float32;
-    the value of `matrix` is the matrix it keeps.
+    raw: take the cloud as it is, instead of normalised as the manifest says. category: the number of the cloud's, where
+    the model has categories. Bits are arrays of bool, floats float32; the value of `matrix` is the matrix it keeps.
     """
     cloud = np.asarray(cloud, np.float32)
     if packed.manifest["normalize"] == "sphere" and not raw:
         cloud = normalize(cloud)
-    machine, values = Machine(cloud), []
+    machine, values = Machine(cloud, chosen=_chosen(packed, category)), []
     for i, op in enumerate(packed.manifest["program"]):
         prefix = f"{i}."
         tensors = {name.removeprefix(prefix): t for name, t in packed.tensors.items() if name.startswith(prefix)}
@@ -217,7 +238,16 @@ def run_program(packed: Packed, cloud: np.ndarray, raw: bool = False) -> tuple[n
     return machine.value, values
 
 
+def _chosen(packed: Packed, category: int | None) -> np.ndarray:
+    """A bit a category, 1 for number `category`; none for a model without categories."""
+    count = len(packed.manifest.get("categories", []))
+    if (category is None) != (count == 0) or (category is not None and not 0 <= category < count):
+        raise ValueError(f"category {category}; expected {f'0 to {count - 1}' if count else 'None, as there are none'}")
+    return np.arange(count) == category
+
+
 def golden_logits(packed: Packed) -> np.ndarray:
-    """Logits (classes,) of the cloud of the model's golden vector."""
+    """Logits (classes,) of the cloud of the model's golden vector, or (points, classes) of its points."""
     golden = packed.manifest["golden"]
-    return run_program(packed, golden_cloud(golden["seed"], golden["points"], packed.manifest["channels"]))[0]
+    cloud = golden_cloud(golden["seed"], golden["points"], packed.manifest["channels"])
+    return run_program(packed, cloud, category=0 if "categories" in packed.manifest else None)[0]
