@@ -21,8 +21,11 @@ def cloud(points: int, channels: int = 3, seed: int = 0) -> np.ndarray:
     return normalize(numbers.astype(np.float32))
 
 
-def shaken(model: nn.Module, channels: int = 3, seed: int = 0) -> nn.Module:
-    """The network with everything random that training would set: rising, falling and flat channels, scales < 0."""
+def shaken(model: nn.Module, channels: int = 3, seed: int = 0, *told: torch.Tensor) -> nn.Module:
+    """The network with everything random that training would set: rising, falling and flat channels, scales < 0.
+
+    told: what it is given besides the clouds, of which there are 8.
+    """
     rng = torch.Generator().manual_seed(seed)
 
     def normal(like):
@@ -40,8 +43,8 @@ def shaken(model: nn.Module, channels: int = 3, seed: int = 0) -> nn.Module:
         norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm1d)]
         for norm in norms:
             norm.momentum = 1.0
-        calibrate_pools(model, batch)
-        model.train()(batch)
+        calibrate_pools(model, batch, *told)
+        model.train()(batch, *told)
         for norm in norms:
             assert norm.running_mean is not None
             assert norm.running_var is not None
@@ -55,10 +58,10 @@ def shaken(model: nn.Module, channels: int = 3, seed: int = 0) -> nn.Module:
     return model.eval()
 
 
-def calibrate_pools(model: nn.Module, batch: torch.Tensor) -> None:
+def calibrate_pools(model: nn.Module, *batch: torch.Tensor) -> None:
     """Measured shifts, without new scales."""
     alphas = {name: p.clone() for name, p in model.named_parameters() if name.endswith("alpha")}
-    calibrate(model, batch)
+    calibrate(model, *batch)
     for name, parameter in model.named_parameters():
         if name in alphas:
             parameter.copy_(alphas[name])

@@ -112,7 +112,7 @@ def test_what_is_seen_leaves_no_trace(small):
     model.train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     analysis.study(model, clouds, labels, points=6)
-    analysis.glance(model, torch.from_numpy(clouds), points=6)
+    analysis.glance(model, augment.normalize(torch.from_numpy(clouds)[:, :6]))
     assert model.training
     assert model.pooled.fused
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
@@ -210,7 +210,7 @@ def test_every_method_and_model_can_be_studied(method, model, norm):
     assert all(math.isfinite(value) for layer in found.layers for value in layer[1:])
     assert all(0 <= layer.zero_gradient <= 100 and 1 <= layer.codes <= layer.rows for layer in found.layers)
     assert steps[-1][0] == steps[-1][1] == len(steps)
-    glanced = analysis.glance(network, torch.from_numpy(clouds.points), 32)
+    glanced = analysis.glance(network, augment.normalize(torch.from_numpy(clouds.points)[:, :32]))
     assert glanced["zero_gradient"] == pytest.approx(found.zero_gradient, abs=0.01)
     assert glanced["regularizer"] == (found.regularizer and pytest.approx(found.regularizer, rel=1e-4))
 
@@ -239,7 +239,7 @@ def test_training_logs_what_a_look_inside_shows(tiny, tmp_path):
     rows = rows_of(tmp_path)
     assert all(float(row["regularizer"]) > 0 and 0 < float(row["zero_gradient"]) < 100 for row in rows)
     network, _ = checkpoint.load_model(tmp_path)
-    seen = analysis.glance(network, torch.from_numpy(tiny.test.points), QUICK.points)
+    seen = analysis.glance(network, augment.normalize(torch.from_numpy(tiny.test.points)[:, : QUICK.points]))
     assert seen == pytest.approx({name: float(rows[-1][name]) for name in seen}, rel=1e-5)
     assert seen == pytest.approx({name: figures[name] for name in seen}, rel=1e-5)
 

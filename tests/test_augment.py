@@ -9,6 +9,8 @@ import torch
 from bipointnet import augment, clouds
 from bipointnet.config import Config
 
+NOT_LABELLED = torch.zeros(8, dtype=torch.int64)
+
 
 def rng(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
@@ -25,7 +27,7 @@ CHANGES = {
     "shift": lambda x, g: augment.shift(x, 0.2, g),
     "jitter": lambda x, g: augment.jitter(x, 0.01, g),
     "drop": lambda x, g: augment.drop_points(x, 0.8, g),
-    "draw": lambda x, g: augment.draw_points(x, 20, g),
+    "draw": lambda x, g: augment.draw_points(x, NOT_LABELLED, 20, g)[0],
 }
 
 
@@ -71,11 +73,17 @@ def test_stretch_and_shift_stay_within_their_bounds():
 
 def test_drawn_points_are_of_the_cloud_and_none_twice():
     x = torch.arange(3 * 40, dtype=torch.float32).reshape(3, 40, 1).expand(-1, -1, 3)
-    drawn = augment.draw_points(x, 25, rng())
+    drawn, _ = augment.draw_points(x, NOT_LABELLED, 25, rng())
     for cloud, source in zip(drawn[..., 0], x[..., 0], strict=True):
         assert len(set(cloud.tolist())) == 25
         assert set(cloud.tolist()) <= set(source.tolist())
-    assert set(augment.draw_points(x, 40, rng())[0, :, 0].tolist()) == set(range(40))
+    assert set(augment.draw_points(x, NOT_LABELLED, 40, rng())[0][0, :, 0].tolist()) == set(range(40))
+
+
+def test_drawn_points_keep_their_labels(x):
+    labels = torch.arange(8 * 50).reshape(8, 50)
+    drawn, kept = augment.draw_points(x, labels, 20, rng())
+    assert torch.equal(drawn, x.reshape(-1, 5)[kept])
 
 
 def test_dropped_points_become_the_first_one(x):

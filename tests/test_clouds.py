@@ -62,7 +62,7 @@ def test_import_is_cheap() -> None:
 def test_text_round_trip(
     tmp_path: Path, xyz: np.ndarray, separator: str, lead: str, extra: int, newline: str, suffix: str
 ) -> None:
-    table = np.concatenate([xyz, np.full((len(xyz), extra), 7.0)], axis=1)
+    table = np.concatenate([xyz, np.full((len(xyz), extra), 7.5)], axis=1)
     rows = [separator.join(repr(float(value)) for value in row) for row in table]
     text = lead.replace("COUNT", str(len(xyz))) + "\n".join(rows) + "\n"
     cloud = read(write(tmp_path / f"cloud{suffix}", text.replace("\n", newline)))

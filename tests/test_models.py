@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import VARIANTS
+from gradient_laws import require_compiled_gradients
 from torch import nn
 
 from bipointnet.models import MODELS, PointNet, vanilla_pointnet
@@ -79,22 +80,12 @@ def test_state_dict_round_trip(make, linear):
 
 @everywhere
 def test_compiled_gradients_equal_eager_ones(make, linear):
-    """The trap that dropped the gradient of sign without a word."""
     torch.manual_seed(0)
     torch._dynamo.reset()
     model, x = make(classes=5, linear=linear, pool=EntropyMax()).double(), torch.randn(8, 16, 3).double()
     model.dropout = nn.Identity()
     calibrate(model, x)
-
-    def gradients(network):
-        model.zero_grad()
-        network(x).logits.square().sum().backward()
-        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-
-    plain, compiled = gradients(model), gradients(torch.compile(model, backend="aot_eager"))
-    assert plain.keys() == compiled.keys()
-    for name, gradient in plain.items():
-        torch.testing.assert_close(compiled[name], gradient, msg=lambda m, n=name: f"{n}: {m}")
+    require_compiled_gradients(model, x)
 
 
 def test_vanilla_has_805056_weights_and_4_binary_layers():

@@ -23,6 +23,7 @@ from bipointnet.nn import BinaryLinear, PooledLayer, in_full
 from bipointnet.tasks import orthogonality
 
 BATCH, GLANCED, PROBED = 16, 32, 16  # clouds in one pass, in a look during training, in the doubling of scales
+GLANCED_POINTS = 2**15  # at most, in that look
 
 
 class Layer(NamedTuple):
@@ -284,8 +285,8 @@ def degrees(a: Tensor, b: Tensor) -> float:
 
 
 @torch.no_grad()
-def glance(model: nn.Module, clouds: Tensor, points: int) -> dict[str, float | None]:
-    """The figures of a training log that need a look inside, on a few of the clouds (M, P, C), spread evenly.
+def glance(model: nn.Module, *inputs: Tensor) -> dict[str, float | None]:
+    """The figures of a training log that need a look inside, on a few of the clouds in `inputs`, spread evenly.
 
     regularizer: mean ||I - Z Z^T||_F of the feature transform. zero_gradient: share of the inputs of bi-linear layers
     that pass no gradient back, in percent, mean over the layers. None where a network has no such thing.
@@ -296,9 +297,10 @@ def glance(model: nn.Module, clouds: Tensor, points: int) -> dict[str, float | N
         assert isinstance(layer, BinaryLinear)
         shares.append(signs_and_stops(layer, x)[1].float().mean())
 
-    few = clouds[torch.from_numpy(spread_evenly(GLANCED, len(clouds))).to(clouds.device), :points]
+    count = max(1, min(GLANCED, GLANCED_POINTS // inputs[0].shape[1]))
+    chosen = torch.from_numpy(spread_evenly(count, len(inputs[0]))).to(inputs[0].device)
     with in_full(model), hooked(bilinear_layers(model), see):
-        transform = model(augment.normalize(few)).transform
+        transform = model(*(x[chosen] for x in inputs)).transform
     return {
         "regularizer": None if transform is None else orthogonality(transform).item(),
         "zero_gradient": 100 * torch.stack(shares).mean().item() if shares else None,

@@ -21,10 +21,11 @@ def _with_xyz(x: Tensor, xyz: Tensor) -> Tensor:
     return torch.cat([xyz, x[..., 3:]], dim=-1) if x.shape[-1] > 3 else xyz
 
 
-def draw_points(x: Tensor, count: int, generator: Generator) -> Tensor:
-    """`count` points of each cloud, without repetition: (B, P, C) -> (B, count, C)."""
+def draw_points(x: Tensor, labels: Tensor, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """`count` points of each cloud (B, P, C), without repetition, and their labels, where points (B, P) have any."""
     order = torch.rand(x.shape[:2], generator=generator, device=x.device).argsort(dim=1)[:, :count]
-    return x.gather(1, order.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+    drawn = x.gather(1, order.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+    return drawn, labels if labels.dim() == 1 else labels.gather(1, order)
 
 
 def normalize(x: Tensor) -> Tensor:

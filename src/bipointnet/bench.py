@@ -38,8 +38,9 @@ Watch = Callable[[int, int], None]
 class Step(NamedTuple):
     """One step of the float twin: `kind` of the values of step `source` (-1: the cloud).
 
-    linear: (..., inputs) -> (..., outputs), with ReLU where `relu`. pool: over points, `how` max or mean.
-    matrix: (size * size) -> (size, size) plus the identity. transform: the first `outputs` numbers times step `matrix`.
+    linear: (..., inputs) -> (..., outputs), with ReLU where `relu`; where there is a step `beside`, whose values all
+    points share, these are further inputs. pool: over points, `how` max or mean. matrix: (size * size) -> (size, size)
+    plus the identity. transform: the first `outputs` numbers times step `matrix`. join: the values of steps `parts`.
     """
 
     kind: str
@@ -49,16 +50,22 @@ class Step(NamedTuple):
     relu: bool = False
     how: str = ""
     matrix: int = -1
+    beside: int = -1
+    shared: int = 0
+    parts: tuple[int, ...] = ()
 
 
 def float_twin(model: Model) -> list[Step]:
     """The float network with the layers of a packed one.
 
-    A program starts anew from the points after each T-Net; steps that repeat earlier ones are those, not new ones.
+    A program starts anew from the points after each T-Net; steps that repeat earlier ones are those, not new ones. What
+    a layer reads of the whole cloud it reads once, as no peer does by itself: copied to every point first, the same
+    takes ONNX Runtime longer. The category of a cloud is a constant, which the layer's bias holds.
     """
     steps: list[Step] = []
     matrices: list[int] = []
-    source = -1
+    kept: list[tuple[int, bool, int]] = []  # step, whether of points, width
+    source, beside, shared = -1, -1, 0
 
     def add(step: Step) -> int:
         if step not in steps:
@@ -66,7 +73,7 @@ def float_twin(model: Model) -> list[Step]:
         return steps.index(step)
 
     operations = model.operations()
-    for operation, following in zip(operations, [*operations[1:], None], strict=True):
+    for i, operation in enumerate(operations):
         op, fields = operation.op, operation.fields
         if op == "points":
             source = -1
@@ -75,9 +82,21 @@ def float_twin(model: Model) -> list[Step]:
             source = add(Step("transform", source, operation.inputs, steps[matrix].outputs, matrix=matrix))
         elif op == "matrix":
             matrices.append(add(Step("matrix", source, operation.inputs, fields["size"])))
+        elif op == "keep":
+            if operations[i - 1].op != "category":
+                kept.append((source, operation.on_points, operation.outputs))
+        elif op == "join":
+            parts = [part for part in kept if part[1]]
+            wide = sum(width for _, _, width in parts)
+            ((beside, shared),) = [(step, width) for step, on_points, width in kept if not on_points]
+            source = add(Step("join", -1, wide, wide, parts=tuple(step for step, _, _ in parts)))
         elif "outputs" in fields:
-            relu = following is not None and following.op != "matrix"
-            source = add(Step("linear", source, operation.inputs, operation.outputs, relu))
+            relu = i + 1 < len(operations) and operations[i + 1].op != "matrix"
+            inputs = operation.inputs if beside < 0 else steps[source].outputs
+            source = add(Step("linear", source, inputs, operation.outputs, relu, beside=beside, shared=shared))
+            beside, shared = -1, 0
+            if f"{i}.threshold" in model.tensors and op == "bilinear_pool":
+                kept.append((source, True, operation.outputs))
         if op in ("bilinear_pool", "pool"):
             source = add(Step("pool", source, operation.outputs, operation.outputs, how=fields["pool"]))
     return steps
@@ -85,31 +104,34 @@ def float_twin(model: Model) -> list[Step]:
 
 def float_bytes(steps: list[Step]) -> int:
     """Bytes of the float twin: weights and one bias an output, 4 bytes each."""
-    return sum(4 * step.outputs * (step.inputs + 1) for step in steps if step.kind == "linear")
+    return sum(4 * step.outputs * (step.inputs + step.shared + 1) for step in steps if step.kind == "linear")
 
 
 def random_weights(steps: list[Step]) -> list[tuple[np.ndarray, np.ndarray] | None]:
-    """Weight (inputs, outputs) and bias (outputs,) of each linear step, such that values stay of size 1."""
+    """Weight (inputs + shared, outputs) and bias (outputs,) of each linear step, such that values stay of size 1."""
     rng = np.random.default_rng(0)
 
     def drawn(step: Step) -> tuple[np.ndarray, np.ndarray] | None:
         if step.kind != "linear":
             return None
-        scale = np.float32((2 / step.inputs) ** 0.5)
-        weight = rng.standard_normal((step.inputs, step.outputs), np.float32) * scale
+        inputs = step.inputs + step.shared
+        weight = rng.standard_normal((inputs, step.outputs), np.float32) * np.float32((2 / inputs) ** 0.5)
         return weight, rng.standard_normal(step.outputs, np.float32) * np.float32(0.1)
 
     return [drawn(step) for step in steps]
 
 
 def numpy_twin(steps: list[Step], weights: list[Any], cloud: np.ndarray) -> np.ndarray:
-    """Logits (classes,) of the float twin for a cloud (N, C): what all peers must compute."""
+    """Logits (classes,), or (N, classes), of the float twin for a cloud (N, C): what all peers must compute."""
     values: list[np.ndarray] = []
     for step, parts in zip(steps, weights, strict=True):
         x = cloud if step.source < 0 else values[step.source]
         if step.kind == "linear":
-            x = x @ parts[0] + parts[1]
+            of_cloud = 0 if step.beside < 0 else values[step.beside] @ parts[0][step.inputs :]
+            x = x @ parts[0][: step.inputs] + of_cloud + parts[1]
             x = np.maximum(x, 0) if step.relu else x
+        elif step.kind == "join":
+            x = np.concatenate([values[part] for part in step.parts], axis=1)
         elif step.kind == "pool":
             x = x.max(axis=0) if step.how == "max" else x.mean(axis=0)
         elif step.kind == "matrix":
@@ -122,7 +144,7 @@ def numpy_twin(steps: list[Step], weights: list[Any], cloud: np.ndarray) -> np.n
 
 
 def onnx_twin(steps: list[Step], weights: list[Any], points: int, channels: int) -> bytes:
-    """The float twin as an ONNX model: `points` (1, C, 1, N) -> `logits` (1, classes).
+    """The float twin as an ONNX model: `points` (1, C, 1, N) -> `logits` (1, classes), or (1, classes, 1, N).
 
     Layers of points are 1 x 1 convolutions, of which ONNX Runtime makes more than of the equal matrix products: as
     products the whole network takes 1.5 times as long.
@@ -145,11 +167,20 @@ def onnx_twin(steps: list[Step], weights: list[Any], points: int, channels: int)
         of_points.append(on_points and step.kind != "pool")
         if step.kind == "linear":
             product = f"p{i}" if step.relu else out
-            weight = parts[0].T[:, :, None, None] if on_points else parts[0]
+            weight = parts[0][: step.inputs]
+            weight = weight.T[:, :, None, None] if on_points else weight
             terms = [x, constant(f"w{i}", weight), constant(f"b{i}", parts[1])]
-            node("Conv" if on_points else "Gemm", terms, product)
+            if step.beside >= 0:
+                cloud = [f"v{step.beside}", constant(f"u{i}", parts[0][step.inputs :])]
+                shape = constant(f"s{i}", np.array([1, step.outputs, 1, 1]))
+                of_cloud = node("Reshape", [node("MatMul", cloud, f"m{i}"), shape], f"r{i}")
+                node("Add", [node("Conv", terms, f"q{i}"), of_cloud], product)
+            else:
+                node("Conv" if on_points else "Gemm", terms, product)
             if step.relu:
                 node("Relu", [product], out)
+        elif step.kind == "join":
+            node("Concat", [f"v{part}" for part in step.parts], out, axis=1)
         elif step.kind == "pool":
             how = "GlobalMaxPool" if step.how == "max" else "GlobalAveragePool"
             node("Flatten", [node(how, [x], f"p{i}")], out)
@@ -170,7 +201,11 @@ def onnx_twin(steps: list[Step], weights: list[Any], points: int, channels: int)
         nodes,
         "twin",
         [helper.make_tensor_value_info("points", TensorProto.FLOAT, [1, channels, 1, points])],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [1, steps[-1].outputs])],
+        [
+            helper.make_tensor_value_info(
+                "logits", TensorProto.FLOAT, [1, steps[-1].outputs] + of_points[-1] * [1, points]
+            )
+        ],
         constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
@@ -229,8 +264,12 @@ def torch_peer(steps: list[Step], weights: list[Any], cloud: np.ndarray, threads
         for step, parts in zip(steps, tensors, strict=True):
             x = points if step.source < 0 else values[step.source]
             if parts is not None:
-                x = F.linear(x, *parts)
+                x = F.linear(x, parts[0][:, : step.inputs], parts[1])
+                if step.beside >= 0:
+                    x += F.linear(values[step.beside], parts[0][:, step.inputs :])
                 x = x.relu_() if step.relu else x
+            elif step.kind == "join":
+                x = torch.cat([values[part] for part in step.parts], dim=1)
             elif step.kind == "pool":
                 x = x.amax(dim=0, keepdim=True) if step.how == "max" else x.mean(dim=0, keepdim=True)
             elif step.kind == "matrix":
@@ -289,21 +328,24 @@ def take_turns(calls: dict[str, Call], rounds: int, watch: Watch) -> dict[str, T
 def bench(
     path: str | Path,
     *,
-    points: int = 1024,
+    points: int | None = None,
     threads: int = 1,
     rounds: int = 200,
     watch: Watch = lambda done, of: None,
 ) -> dict[str, Any]:
-    """Time the packed model in `path` and its peers on one cloud of `points` points; what --json prints.
+    """Time the packed model in `path` and its peers on one cloud; what --json prints.
+
+    points: of the cloud; by default 1024, or what a model that labels points was trained with.
 
     watch: called after every round with how many are done, and of how many.
     """
     for name, value in (("points", points), ("threads", threads), ("rounds", rounds)):
-        if value < 1:
+        if value is not None and value < 1:
             raise UserError(f"{name} is {value}; expected at least 1")
+    model = load(path)
+    points = points if points is not None else model.points if model.segments else 1024
     # oneDNN's int8 and bfloat16 kernels for AMX crash on some virtual machines; float32 does not use AMX.
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
-    model = load(path)
     steps = float_twin(model)
     cloud = np.random.default_rng(0).standard_normal((points, model.channels), np.float32)
     cloud /= np.linalg.norm(cloud, axis=1).max()
@@ -389,16 +431,23 @@ def _torch_threads_kept() -> Iterator[None]:
 
 
 def _network(model: Model, cloud: np.ndarray, threads: int) -> Call:
-    return lambda: model.logits(cloud, normalize=False, threads=threads)
+    category = 0 if model.categories else None
+    return lambda: model.logits(cloud, category=category, normalize=False, threads=threads)
 
 
 def _predicting(model: Model, cloud: np.ndarray, threads: int) -> Call:
-    return lambda: model.predict(cloud, threads=threads)
+    """All of `predict`, or of `segment`."""
+    if not model.segments:
+        return lambda: model.predict(cloud, threads=threads)
+    category = 0 if model.categories else None
+    return lambda: model.segment(cloud, category=category, threads=threads)
 
 
 def _check(name: str, found: np.ndarray, expected: np.ndarray) -> None:
     """A peer that computes something else is no peer. int8 may be off by its rounding."""
     tolerance = 0.5 if name.endswith("int8") else 1e-3
+    if found.ndim == 4:  # (1, classes, 1, N)
+        found = found[0, :, 0].T
     error = float(np.abs(found.reshape(-1) - expected.reshape(-1)).max() / max(np.abs(expected).max(), 1e-6))
     if not error < tolerance:
         raise RuntimeError(f"{name} is off by {error:.3g} of the largest logit; expected less than {tolerance}")

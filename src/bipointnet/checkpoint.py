@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from bipointnet.config import Config, from_mapping
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
-from bipointnet.models import MODELS
+from bipointnet.models import MODELS, SEGMENTERS
 from bipointnet.nn import METHODS, POOLS, BinaryLinear
 
 FORMAT = 1
@@ -46,11 +46,14 @@ def find(run: Path) -> Path:
     return run / "last.safetensors" if run.is_dir() else run
 
 
-def build(config: Config, classes: int, channels: int) -> nn.Module:
-    """The untrained network of a configuration."""
-    return MODELS[config.model](
+def build(config: Config, classes: int, channels: int, categories: int = 0) -> nn.Module:
+    """The untrained network of a configuration; `categories` is for networks that are told the category of a cloud."""
+    told = {"categories": categories} if config.task == "part" else {}
+    make = MODELS[config.model] if config.task == "classify" else SEGMENTERS[config.task][config.model]
+    return make(
         classes=classes,
         channels=channels,
+        **told,
         linear=nn.Linear if config.method == "fp" else BinaryLinear.of(METHODS[config.method]),
         pool=POOLS[config.pool]() if config.pool else None,
         binary_first=config.binary_first,
@@ -65,7 +68,7 @@ def load_model(run: Path) -> tuple[nn.Module, dict[str, Any]]:
     tensors, facts = load(path)
     try:
         config = from_mapping(str(path), facts["config"])
-        model = build(config, len(facts["classes"]), facts["channels"])
+        model = build(config, len(facts["classes"]), facts["channels"], len(facts.get("categories", ())))
         model.load_state_dict(tensors)
     except (KeyError, TypeError, RuntimeError) as error:
         raise UserError(f"{path}: its tensors do not fit the network it names ({error})") from error

@@ -209,7 +209,7 @@ def _is_number(field: str) -> bool:
 
 
 def _read_text(path: Path) -> _Parsed:
-    """Rows of numbers, xyz first unless a header says otherwise; columns past xyz (normals, labels) are left out."""
+    """Rows of numbers, xyz first unless a header says otherwise; of the columns past xyz only colours are read."""
     rows, declared, columns = _without_lead(_meaningful_lines(path))
     if not rows:
         return _Parsed(np.empty((0, 3)))
@@ -222,7 +222,25 @@ def _read_text(path: Path) -> _Parsed:
         raise UserError(f"{path}: the last line has fewer columns than the first; the file is cut short, copy it again")
     if declared is not None:
         _require_whole(path, "points", len(xyz), declared)
-    return _Parsed(xyz)
+    past = range(max(columns) + 1, max(columns) + 4)
+    try:
+        colors = np.loadtxt(rows, delimiter=separator, usecols=past, comments=None, quotechar='"', ndmin=2)
+    except ValueError:
+        return _Parsed(xyz)
+    return _Parsed(xyz, _as_colors(colors))
+
+
+def _as_colors(columns: np.ndarray) -> np.ndarray | None:
+    """Three columns behind xyz as colours in [0, 1]: whole numbers up to 255, or any up to 1. Others, such as normals,
+    are not.
+    """
+    if columns.ndim != 2 or columns.shape[1] != 3 or columns.dtype.kind not in "fiu" or not len(columns):
+        return None
+    least, most = columns.min(), columns.max()
+    if least >= 0 and most <= 1:
+        return columns.astype(np.float64)
+    whole = least >= 0 and most <= 255 and bool((columns == np.floor(columns)).all())
+    return columns / 255 if whole else None
 
 
 def _without_lead(lines: list[str]) -> tuple[list[str], int | None, Sequence[int]]:
@@ -322,7 +340,7 @@ def _trimesh_colors(geometry: Any) -> np.ndarray | None:
 def _check_ply_counts(path: Path, parsed: _Parsed) -> None:
     """trimesh takes a PLY text that ends early for a smaller cloud."""
     header = path.read_bytes().split(b"end_header", 1)[0]
-    declared = {name: int(count) for name, count in re.findall(rb"element\s+(vertex|face)\s+(\d+)", header)}
+    declared = {name: int(count) for name, count in re.findall(rb"(?m)^element\s+(vertex|face)\s+(\d+)", header)}
     _require_whole(path, "vertices", len(parsed.xyz), declared.get(b"vertex", 0))
     _require_whole(path, "faces", 0 if parsed.faces is None else len(parsed.faces), declared.get(b"face", 0))
 
@@ -330,7 +348,7 @@ def _check_ply_counts(path: Path, parsed: _Parsed) -> None:
 def _read_numpy(path: Path) -> _Parsed:
     stored = np.load(path, allow_pickle=False)
     if isinstance(stored, np.ndarray):
-        return _Parsed(stored)
+        return _Parsed(stored, _as_colors(stored[..., 3:6]))
     with stored:
         names = stored.files
         if "points" not in names and len(names) != 1:
@@ -338,7 +356,8 @@ def _read_numpy(path: Path) -> _Parsed:
                 f"{path}: holds the arrays {', '.join(names) or '(none)'} where one named 'points' is expected; rename"
                 " the array with the coordinates"
             )
-        return _Parsed(stored["points" if "points" in names else names[0]])
+        points = stored["points" if "points" in names else names[0]]
+        return _Parsed(points, _as_colors(points[..., 3:6]))
 
 
 def _read_pcd(path: Path) -> _Parsed:

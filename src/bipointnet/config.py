@@ -10,6 +10,7 @@ from typing import Any
 from bipointnet.errors import UserError
 
 CHOICES = {
+    "task": ("classify", "part", "semantic"),
     "model": ("pointnet-vanilla", "pointnet", "pointnet2", "dgcnn", "pointcnn", "pointconv"),
     "method": ("fp", "bnn", "xnor", "xnor++", "bi-real", "abc-net", "ir-net", "lsr"),
     "pool": ("max", "avg", "ema-max", "ema-avg"),
@@ -17,6 +18,14 @@ CHOICES = {
     "up": ("x", "y", "z"),
     "device": ("auto", "cpu", "cuda"),
 }
+
+# What the paper takes for a task, where nothing else is asked for.
+PAPER: dict[str, dict[str, Any]] = {
+    "classify": {"model": "pointnet-vanilla", "points": 1024, "epochs": 200, "batch": 256},
+    "part": {"model": "pointnet", "points": 2048, "epochs": 250, "batch": 96},
+    "semantic": {"model": "pointnet", "points": 4096, "epochs": 128, "batch": 128},
+}
+SEGMENTERS = ("pointnet", "pointnet-vanilla")  # backbones that label points
 
 # Pool of a full-precision network and of a 1-bit one, where it is not the maximum; PointConv has none.
 OWN_POOLS: dict[str, tuple[str | None, str | None]] = {"pointcnn": ("avg", "ema-avg"), "pointconv": (None, None)}
@@ -29,10 +38,13 @@ def _option(default: Any, help: str, **limits: float) -> Any:
 
 @dataclass(frozen=True)
 class Config:
-    """A training run. The defaults are the paper's recipe for classification."""
+    """A training run. The defaults are the paper's recipe; those of a task stand in PAPER."""
 
+    task: str = _option("classify", "classify clouds, or label every point: part (of an object), semantic (in a room).")
     model: str = _option(
-        "pointnet-vanilla", "Backbone: pointnet-vanilla, pointnet (with T-Nets), pointnet2, dgcnn, pointcnn, pointconv."
+        None,
+        "Backbone: pointnet-vanilla, pointnet (with T-Nets), pointnet2, dgcnn, pointcnn, pointconv"
+        " (default: pointnet-vanilla; to label points pointnet).",
     )
     method: str = _option("lsr", "Binarization: lsr, bnn, xnor, xnor++, bi-real, abc-net, ir-net; fp: full precision.")
     pool: str | None = _option(
@@ -42,9 +54,15 @@ class Config:
     binary_first: bool = _option(False, "Binarize the first layer too.")
     binary_last: bool = _option(False, "Binarize the last layer too.")
     norm: bool = _option(True, "Use BatchNorm.")
-    points: int = _option(1024, "Points of a cloud the network sees, drawn anew each epoch.", least=1)
-    epochs: int = _option(200, "Passes over the training set.", least=1)
-    batch: int = _option(256, "Clouds a step, over all processes.", least=2)
+    category: str | None = _option(None, "Part: train on one category (default: on all, each cloud with its category).")
+    fold: str | None = _option(
+        None, "Semantic: the area, or the rooms of one area, to test on (S3DIS; default: Area_5)."
+    )
+    points: int = _option(
+        None, "Points of a cloud the network sees, drawn anew each epoch (default by task: 1024, 2048, 4096).", least=1
+    )
+    epochs: int = _option(None, "Passes over the training set (default by task: 200, 250, 128).", least=1)
+    batch: int = _option(None, "Clouds a step, over all processes (default by task: 256, 96, 128).", least=2)
     optimizer: str = _option("adam", "adam or adamw.")
     lr: float = _option(1e-3, "Learning rate at its highest; it falls to 0 along a cosine.", above=0)
     warmup: float = _option(0.0, "Epochs over which the learning rate rises from 0.", least=0)
@@ -63,6 +81,9 @@ class Config:
     compile: bool = _option(False, "Compile the network with torch.compile: minutes to start, then faster on a GPU.")
 
     def __post_init__(self) -> None:
+        for name, value in PAPER.get(self.task, {}).items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
         own = OWN_POOLS.get(self.model, ("max", "ema-max"))[self.method != "fp"]
         if own is None and self.pool is not None:
             raise UserError(f"{self.model} has no pool; found pool {self.pool!r}; leave --pool out")
@@ -74,6 +95,17 @@ class Config:
                 raise UserError(
                     f"{name} is {value!r}; expected one of {', '.join(choices)}{_near(str(value), choices)}"
                 )
+        if self.task != "classify" and self.model not in SEGMENTERS:
+            raise UserError(
+                f"task {self.task!r} has no {self.model}; expected one of {', '.join(SEGMENTERS)} as --model"
+            )
+        for name, task in (("category", "part"), ("fold", "semantic")):
+            if getattr(self, name) is not None and self.task != task:
+                raise UserError(
+                    f"{name} is {getattr(self, name)!r} with task {self.task!r}; expected it with --task {task}"
+                )
+        if self.drop and self.task != "classify":
+            raise UserError(f"drop is {self.drop} with task {self.task!r}; expected 0, as each point keeps its label")
         for f in dataclasses.fields(self):
             value, least, above = getattr(self, f.name), f.metadata.get("least"), f.metadata.get("above")
             if least is not None and not value >= least:
@@ -89,8 +121,10 @@ class Config:
     @property
     def recipe(self) -> str:
         """'paper' while everything that shapes the training has the paper's value, else 'custom'."""
-        free = {"model", "method", "pool", "binary_first", "binary_last", "norm", "up", "seed", "device", "compile"}
-        same = all(getattr(self, f.name) == f.default for f in dataclasses.fields(self) if f.name not in free)
+        free = {"task", "model", "method", "pool", "binary_first", "binary_last", "norm", "category", "fold"}
+        free |= {"up", "seed", "device", "compile"}
+        usual = {f.name: f.default for f in dataclasses.fields(self) if f.name not in free} | PAPER[self.task]
+        same = all(getattr(self, name) == value for name, value in usual.items() if name not in free)
         return "paper" if same else "custom"
 
 

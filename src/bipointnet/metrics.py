@@ -66,8 +66,28 @@ def shape_ious(
     for category, own in enumerate(parts):
         rows = np.flatnonzero(categories == category)
         if len(rows):
-            ious[rows] = np.mean([_part_iou(labels[rows] == part, predictions[rows] == part) for part in own], axis=0)
+            ious[rows] = _own_ious(labels[rows], predictions[rows], own).mean(axis=0)
     return ious
+
+
+def part_ious(
+    labels: np.ndarray, predictions: np.ndarray, categories: np.ndarray, parts: Sequence[Sequence[int]]
+) -> np.ndarray:
+    """(parts,) IoU of each part, mean over the shapes of its category, in percent; NaN where there are none.
+
+    The arguments are those of `shape_ious`; the mean over the parts of a category is its mean over shapes.
+    """
+    ious = np.full(1 + max(part for own in parts for part in own), np.nan)
+    for category, own in enumerate(parts):
+        rows = np.flatnonzero(categories == category)
+        if len(rows):
+            ious[list(own)] = _own_ious(labels[rows], predictions[rows], own).mean(axis=1)
+    return ious
+
+
+def _own_ious(labels: np.ndarray, predictions: np.ndarray, own: Sequence[int]) -> np.ndarray:
+    """(parts, M) IoU of each part of one category in each of its shapes (M, P)."""
+    return np.stack([_part_iou(labels == part, predictions == part) for part in own])
 
 
 def _part_iou(there: np.ndarray, predicted: np.ndarray) -> np.ndarray:

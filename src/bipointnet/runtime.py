@@ -3,6 +3,8 @@
     model = bipointnet.load("chairs.bpn")
     label, name, probabilities = model.predict(points)  # (N, 3)
 
+    labels = bipointnet.load("parts.bpn").segment(points, category="Chair")  # (N,)
+
 docs/format.md says what a packed file holds.
 """
 
@@ -60,13 +62,16 @@ class Operation(NamedTuple):
 class Model:
     """A packed model. It never changes, and may be used from many threads at once.
 
-    classes: names of the classes. channels: numbers a point. manifest: what the file says of itself.
+    classes: names of the classes, of clouds or, where it `segments`, of points. categories: what a cloud may be said
+    to be, where it must be said. channels: numbers a point. manifest: what the file says of itself.
     isa: the instruction set it runs on. bytes: size of the file.
     """
 
     def __init__(self, core: Any, data: bytes) -> None:
         self._core = core
         self.classes: list[str] = list(core.classes)
+        self.categories: list[str] = list(core.categories)
+        self.segments: bool = core.segments
         self.channels: int = core.channels
         self.isa: str = core.isa
         self.manifest: dict[str, Any] = json.loads(core.manifest, parse_int=_whole)
@@ -89,6 +94,8 @@ class Model:
         normalize: as the manifest says; False takes the numbers as they are. threads: they share the clouds of a
         batch, or the points of a single cloud, and never change an answer.
         """
+        if self.segments:
+            raise UserError(f"the model labels points ({self.manifest['model']}); ask it with segment, not predict")
         logits = self.logits(points, normalize=normalize, threads=threads)
         if logits.ndim == 1:
             best = int(logits.argmax())
@@ -101,17 +108,55 @@ class Model:
         weights /= np.array([np.add.reduce(row) for row in weights])[:, None]
         return Prediction(labels, [self.classes[label] for label in labels], weights)
 
-    def logits(self, points: Any, *, normalize: bool = True, threads: int = 1) -> np.ndarray:
-        """(classes,) or (B, classes) float32; arguments as in `predict`."""
-        clouds = self._input(points, normalize)
+    def segment(
+        self, points: Any, *, category: str | int | None = None, normalize: bool = True, threads: int = 1
+    ) -> np.ndarray:
+        """The class of each point of a cloud (N, C) or of a batch (B, N, C): (N,) or (B, N) int64.
+
+        category: its name or number, of a model with categories, for all clouds; only its own parts are named.
+        normalize, threads: as in `predict`.
+        """
+        if not self.segments:
+            raise UserError(f"the model names clouds ({self.manifest['model']}); ask it with predict, not segment")
+        logits = self.logits(points, category=category, normalize=normalize, threads=threads)
+        parts = self.parts(category)
+        return logits.argmax(axis=-1) if parts is None else parts[logits[..., parts].argmax(axis=-1)]
+
+    def parts(self, category: str | int | None) -> np.ndarray | None:
+        """The classes that points of a category may have, ascending; None where the file does not say."""
+        number, known = self._category(category), self.manifest["training"].get("parts")
+        if number < 0 or not isinstance(known, list) or len(known) != len(self.categories):
+            return None
+        own = np.unique(np.array(known[number], np.int64))
+        return own if len(own) and own[0] >= 0 and own[-1] < len(self.classes) else None
+
+    def _category(self, category: str | int | None) -> int:
+        """Its number, -1 for none."""
+        if not self.categories:
+            if category is not None:
+                raise UserError(f"category is {category!r}; the model is of one category and takes none; leave it out")
+            return -1
+        if category in self.categories:
+            return self.categories.index(category)  # pyright: ignore[reportArgumentType]
+        if isinstance(category, (int, np.integer)) and 0 <= category < len(self.categories):
+            return int(category)
+        raise UserError(f"category is {category!r}; expected one of: {', '.join(self.categories)}")
+
+    def logits(
+        self, points: Any, *, category: str | int | None = None, normalize: bool = True, threads: int = 1
+    ) -> np.ndarray:
+        """(classes,) of a cloud or, of a model that segments, (N, classes) of its points; a batch has one dimension
+        more. float32; arguments as in `predict` and `segment`.
+        """
+        clouds, number = self._input(points, normalize), self._category(category)
         try:
             batch = clouds if clouds.ndim == 3 else clouds[None]
-            logits = self._core.predict(batch, not normalize, _thread_count(threads))
+            logits = self._core.predict(batch, not normalize, _thread_count(threads), number)
         except _core.InputError as error:
             raise _refused(points, error) from error
         return logits if clouds.ndim == 3 else logits[0]
 
-    def trace(self, points: Any, *, normalize: bool = True) -> list[np.ndarray]:
+    def trace(self, points: Any, *, category: str | int | None = None, normalize: bool = True) -> list[np.ndarray]:
         """The value after every operation of the program, for one cloud (N, C).
 
         Bits as uint8, floats as float32; (N, K) for points, (K,) for a vector, (D, D) for `matrix`.
@@ -122,13 +167,13 @@ class Model:
                 f"points: a batch of {len(cloud)} clouds; trace takes one cloud, pass one (points, channels)"
             )
         try:
-            return self._core.trace(cloud, not normalize)
+            return self._core.trace(cloud, not normalize, self._category(category))
         except _core.InputError as error:
             raise _refused(points, error) from error
 
     def operations(self) -> list[Operation]:
         """The program, with what each operation costs."""
-        found, width, on_points, sizes = [], 0, False, []
+        found, width, on_points, sizes, kept = [], 0, False, [], []
         for i, fields in enumerate(self.manifest["program"]):
             op, inputs, of_points, products = fields["op"], width, on_points, 0
             if op == "points":
@@ -137,9 +182,17 @@ class Model:
                 products = sizes[fields["matrix"]] ** 2
             elif op == "matrix":
                 sizes.append(fields["size"])
+            elif op == "keep":
+                kept.append(width)
+            elif op == "category":
+                width = len(self.categories)
+            elif op == "join":
+                width, on_points, of_points = sum(kept[number] for number in fields["kept"]), True, True
             elif "outputs" in fields:
                 width = fields["outputs"]
                 products = inputs * width
+            if op == "bilinear_pool" and f"{i}.threshold" in self.tensors:
+                kept.append(width)
             on_points = on_points and op not in ("bilinear_pool", "pool")
             size = sum(tensor.bytes for name, tensor in self.tensors.items() if name.startswith(f"{i}."))
             found.append(Operation(op, inputs, width, of_points, op.startswith("bilinear"), products, size, fields))

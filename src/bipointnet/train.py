@@ -7,7 +7,7 @@ no generator state.
 A run folder holds
     config.json           the configuration
     last.safetensors      weights of the last finished epoch that was saved
-    best.safetensors      weights of the epoch with the best test accuracy
+    best.safetensors      weights of the epoch with the best test accuracy, or mIoU where points are labelled
     resume.safetensors    weights, optimizer state and history: what --resume reads
     metrics.csv           one row an epoch; TensorBoard's files lie in tensorboard/. Judged epochs also have the entropy
                           of the pooled bits, the T-Net regulariser and the share of activations without gradient
@@ -44,11 +44,11 @@ from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.models import Output
 from bipointnet.nn import advance, calibrate
-from bipointnet.tasks import Judgement, classification_loss, judge
+from bipointnet.tasks import TASKS
 
 JUDGE_EVERY, JUDGE_LAST = 10, 10
 SAVE_SECONDS = 10.0
-JUDGED = ("test_oa", "test_macc", "entropy", "regularizer", "zero_gradient")
+JUDGED = ("test_oa", "test_macc", "test_miou", "entropy", "regularizer", "zero_gradient")
 COLUMNS: tuple[str, ...] = ("epoch", "lr", "loss", "train_oa", *JUDGED, "seconds")
 Row = dict[str, Any]
 
@@ -126,11 +126,7 @@ def check(config: Config, data: PointClouds, workers: Workers) -> None:
                 f"{data.name}: its {name} clouds hold {split.points.shape[1]} points, {config.points} are asked for; "
                 f"use --points {split.points.shape[1]} or fewer"
             )
-    if len(data.classes) < 2:
-        raise UserError(
-            f"{data.name}: its clouds are all of one class, {' '.join(data.classes)}; expected two or more to tell "
-            "apart; name other data"
-        )
+    TASKS[config.task](config, data).check()
     if len(data.train) < 2 * workers.count:
         raise UserError(f"{data.name}: {len(data.train)} training clouds; expected at least {2 * workers.count}")
     if config.batch % workers.count or config.batch < 2 * workers.count:
@@ -146,14 +142,17 @@ class Run:
         self, config: Config, data: PointClouds, workers: Workers, device: torch.device, init: Path | None = None
     ) -> None:
         self.config, self.data, self.workers, self.device = config, data, workers, device
+        self.task = TASKS[config.task](config, data)
         self.history: list[Row] = []
-        self.best_oa = -1.0
+        self.best = -1.0
         self.clouds, self.labels = self._to_device(data.train)
-        self.test_clouds, _ = self._to_device(data.test)
+        self.test_clouds, self.test_labels = self._to_device(data.test)
+        self.targets = torch.from_numpy(self.task.target(data.train)).to(device)
         self.share = min(config.batch, len(data.train)) // workers.count
         self.steps = len(data.train) // (self.share * workers.count)
         torch.manual_seed(seed_of(config.seed, "weights"))
-        self.model = checkpoint.build(config, len(data.classes), data.channels).to(device)
+        sizes = len(self.task.classes), data.channels, len(self.task.categories)
+        self.model = checkpoint.build(config, *sizes).to(device)
         self._measure(take_over(self.model, init) if init else set())
         # All ranks start from rank 0's parameters, which DDP hands out, so LSR's alpha is the same everywhere.
         # fallback_random: dropout draws the same mask compiled or not, so that `warm_up` can compare the two.
@@ -170,7 +169,7 @@ class Run:
         """Set what a network takes from its first batch, unless another run brought it."""
         measured = {name for name in self.model.state_dict() if name.endswith((".alpha", ".shift"))}
         if measured - known:
-            calibrate(self.model, next(self.batches(1))[0])
+            calibrate(self.model, *next(self.batches(1))[0])
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.config.optimizer]
@@ -185,19 +184,24 @@ class Run:
     @property
     def facts(self) -> dict[str, Any]:
         """What a checkpoint says of its run."""
-        judged = [row["test_oa"] for row in self.history if row["test_oa"] is not None]
+        judged = [row for row in self.history if row["test_oa"] is not None]
         return {
             "config": dataclasses.asdict(self.config),
             "data": self.data.name,
-            "classes": list(self.data.classes),
+            "classes": list(self.task.classes),
+            "categories": list(self.task.categories),
+            "parts": self.data.parts if self.task.categories else (),
+            "up": self.config.up or self.data.up,
             "channels": self.data.channels,
             "version": __version__,
             "epoch": len(self.history),
-            "test_oa": judged[-1] if judged else None,
+            **{name: judged[-1].get(name) if judged else None for name in ("test_oa", "test_miou")},
         }
 
-    def batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """This rank's batches of one epoch: fresh points of shuffled clouds. All are full; a rest is left out."""
+    def batches(self, epoch: int) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
+        """This rank's batches of one epoch, what the network is given and what it is to say: fresh points of shuffled
+        clouds. All are full; a rest is left out.
+        """
         seed, rank, count = self.config.seed, self.workers.rank, self.workers.count
         order = np.random.default_rng(seed_of(seed, epoch, "order")).permutation(len(self.clouds))
         order = order[: self.steps * count * self.share].reshape(self.steps, count, self.share)[:, rank]
@@ -205,22 +209,20 @@ class Run:
         torch.manual_seed(seed_of(seed, epoch, rank, "dropout"))
         up = self.config.up or self.data.up
         for mine in torch.from_numpy(order).to(self.device):
-            drawn = augment.normalize(augment.draw_points(self.clouds[mine], self.config.points, rng))
-            yield augment.augment(drawn, self.config, up, rng), self.labels[mine]
+            drawn, target = augment.draw_points(self.clouds[mine], self.targets[mine], self.config.points, rng)
+            clouds, *told = self.task.inputs(drawn, self.labels[mine])
+            yield (augment.augment(clouds, self.config, up, rng), *told), target
 
-    def loss(self, output: Output, labels: Tensor) -> Tensor:
-        return classification_loss(output, labels, self.config.label_smoothing, self.config.transform_penalty)
-
-    def judge(self) -> Judgement:
-        return judge(self.judged, self.test_clouds, self.data.test.labels, len(self.data.classes), self.config.points)
+    def judge(self) -> dict[str, float]:
+        return self.task.judge(self.judged, self.test_clouds, self.test_labels)
 
     def warm_up(self) -> None:
         """Compile on a real batch, leaving no trace in the network, and see that the compiler can be trusted."""
         before = {name: value.clone() for name, value in self.model.state_dict().items()}
-        clouds, labels = next(self.batches(1))
+        inputs, target = next(self.batches(1))
         self.model.train()
         self.judged.train()
-        compare_gradients(self.model, self.judged, lambda network: self.loss(network(clouds), labels))
+        compare_gradients(self.model, self.judged, lambda network: self.task.loss(network(*inputs), target))
         self.judge()
         self.model.load_state_dict(before)
 
@@ -228,18 +230,18 @@ class Run:
         self.network.train()
         advance(self.model, (epoch - 1) / self.config.epochs)
         losses, right = [], []
-        for step, (clouds, labels) in enumerate(self.batches(epoch)):
+        for step, (inputs, target) in enumerate(self.batches(epoch)):
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate(self.config, epoch - 1 + step / self.steps)
             self.optimizer.zero_grad()
-            output = self.network(clouds)
-            loss = self.loss(output, labels)
+            output: Output = self.network(*inputs)
+            loss = self.task.loss(output, target)
             loss.backward()
             if self.config.clip:
                 nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
             self.optimizer.step()
             losses.append(loss.detach())
-            right.append((output.logits.detach().argmax(dim=1) == labels).float().mean())
+            right.append((output.logits.detach().argmax(dim=-1) == target).float().mean())
             watch(Moment(epoch, step + 1, self.steps, None))
         row: Row = dict.fromkeys(COLUMNS)
         row |= {
@@ -253,13 +255,8 @@ class Run:
                 f"the loss is {row['loss']} in epoch {epoch}; expected a number; try a lower --lr than {self.config.lr}"
             )
         if self.workers.leads and is_judged(epoch, self.config.epochs):
-            judgement = self.judge()
-            row |= {
-                "test_oa": judgement.overall,
-                "test_macc": judgement.mean_class,
-                "entropy": judgement.entropy,
-                **glance(self.model, self.test_clouds, self.config.points),
-            }
+            row |= self.judge()
+            row |= glance(self.model, *self.task.inputs(self.test_clouds[:, : self.config.points], self.test_labels))
         return row
 
     def save(self, folder: Path) -> None:
@@ -269,9 +266,7 @@ class Run:
         for index, values in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": value for name, value in values.items()}
         facts = self.facts
-        checkpoint.save(
-            folder / "resume.safetensors", tensors, {**facts, "history": self.history, "best_oa": self.best_oa}
-        )
+        checkpoint.save(folder / "resume.safetensors", tensors, {**facts, "history": self.history, "best": self.best})
         checkpoint.save(folder / "last.safetensors", weights, facts)
         write_csv(folder / "metrics.csv", self.history)
 
@@ -292,7 +287,7 @@ class Run:
             _, index, name = key.split(".")
             state.setdefault(int(index), {})[name] = tensors[key]
         self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
-        self.history, self.best_oa = facts["history"], facts["best_oa"]
+        self.history, self.best = facts["history"], facts["best"]
 
 
 def take_over(model: nn.Module, source: Path) -> set[str]:
@@ -327,8 +322,11 @@ def commit() -> str | None:
 def result(run: Run, seconds: float) -> dict[str, Any]:
     """The figures of a finished run, as result files hold them. The last epoch comes first."""
     config, last = run.config, run.history[-1]
+    labelled = {"last_miou": last["test_miou"], "best_miou": run.best}
+    named = {"last_macc": last["test_macc"], "best_oa": run.best}
     return {
         "dataset": run.data.name,
+        "task": config.task,
         "model": config.model,
         "method": config.method,
         "pool": config.pool,
@@ -337,8 +335,7 @@ def result(run: Run, seconds: float) -> dict[str, Any]:
         "points": config.points,
         "epochs": config.epochs,
         "last_oa": last["test_oa"],
-        "best_oa": run.best_oa,
-        "last_macc": last["test_macc"],
+        **(labelled if run.task.score == "test_miou" else named),
         "entropy": last["entropy"],
         "regularizer": last.get("regularizer"),
         "zero_gradient": last.get("zero_gradient"),
@@ -347,6 +344,7 @@ def result(run: Run, seconds: float) -> dict[str, Any]:
         "commit": commit(),
         "torch": torch.__version__,
         "config": dataclasses.asdict(config),
+        **run.task.final(run.judged, run.test_clouds, run.test_labels),
     }
 
 
@@ -405,9 +403,9 @@ def fit(run: Run, folder: Path, watch: Callable[[Moment], None]) -> float:
             for name, value in row.items():
                 if value is not None:
                     board.add_scalar(name, value, epoch)
-            judged = row["test_oa"]
-            if judged is not None and judged > run.best_oa:
-                run.best_oa = judged
+            judged = row[run.task.score]
+            if judged is not None and judged > run.best:
+                run.best = judged
                 checkpoint.save(folder / "best.safetensors", run.model.state_dict(), run.facts)
             if judged is not None or time.perf_counter() - saved > SAVE_SECONDS:
                 run.save(folder)

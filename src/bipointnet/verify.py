@@ -89,22 +89,23 @@ def verify(
     clouds = [(f"made-up cloud of {len(cloud)}", cloud) for cloud in made_up_clouds(portable.channels)]
     with_oracle = len(clouds) + MOST_FOR_ORACLE
     if data is not None:
-        clouds += [
-            (f"test cloud {i}", np.ascontiguousarray(normalize(cloud), np.float32)) for i, cloud in enumerate(data)
-        ]
+        as_seen = normalize if packed.manifest["normalize"] == "sphere" else np.asarray
+        clouds += [(f"test cloud {i}", np.ascontiguousarray(as_seen(x), np.float32)) for i, x in enumerate(data)]
     oracle, isas = Tally(), {name: Tally() for name in models}
     torch_reference = None if run is None else TorchReference(Path(run), portable, packed)
     for i, (name, cloud) in enumerate(clouds):
-        values = portable.trace(cloud, normalize=False)
+        category = i % len(portable.categories) if portable.categories else None
+        values = portable.trace(cloud, category=category, normalize=False)
         if i < with_oracle:
-            _compare_values(oracle, name, reference.run_program(packed, cloud, raw=True)[1], values, packed)
-        logits = _all_logits(portable, cloud, 1)
+            _, expected = reference.run_program(packed, cloud, raw=True, category=category)
+            _compare_values(oracle, name, expected, values, packed)
+        logits = _all_logits(portable, cloud, category, 1)
         oracle.compare(f"{name}, logits without trace", logits[0], values[-1])
         for isa, model in models.items():
-            _compare_values(isas[isa], name, model.trace(cloud, normalize=False), values, packed)
-            isas[isa].compare(f"{name}, logits", _all_logits(model, cloud, 2), logits)
+            _compare_values(isas[isa], name, model.trace(cloud, category=category, normalize=False), values, packed)
+            isas[isa].compare(f"{name}, logits", _all_logits(model, cloud, category, 2), logits)
         if torch_reference is not None:
-            torch_reference.compare(name, cloud, values)
+            torch_reference.compare(name, cloud, category, values)
         watch(i + 1, len(clouds))
     report = {
         "model": portable.manifest["model"],
@@ -121,9 +122,9 @@ def verify(
     return report
 
 
-def _all_logits(model: Model, cloud: np.ndarray, threads: int) -> np.ndarray:
-    """(2, classes): of the cloud as it is, and normalised."""
-    return np.stack([model.logits(cloud, normalize=n, threads=threads) for n in (False, True)])
+def _all_logits(model: Model, cloud: np.ndarray, category: int | None, threads: int) -> np.ndarray:
+    """(2, ..., classes): of the cloud as it is, and normalised."""
+    return np.stack([model.logits(cloud, category=category, normalize=n, threads=threads) for n in (False, True)])
 
 
 def _compare_values(
@@ -136,13 +137,16 @@ def _compare_values(
 def readers(program: list[dict[str, Any]]) -> list[int]:
     """The operations that read the bits of a 1-bit layer, each layer once, in the network's order.
 
-    A pass that starts as an earlier one did, to have floats where that had bits, runs the layers of that start again.
+    A pass that starts as an earlier one did, to have floats where that had bits or to keep them, runs the layers of
+    that start again.
     """
     found: list[int] = []
     starts: list[list[dict[str, Any]]] = []
     start: list[dict[str, Any]] = []
     for i, op in enumerate(program):
-        start = [op] if op["op"] == "points" else [*start, op]
+        if op["op"] == "keep":
+            continue
+        start = [op] if op["op"] in ("points", "join") else [*start, op]
         if op["op"].startswith("bilinear") and start[:-1] not in starts:
             found.append(i)
             starts.append(start[:-1])
@@ -160,7 +164,9 @@ def rounding(packed: reference.Packed, values: list[np.ndarray]) -> list[np.ndar
     scale, scale_error = np.ones(()), np.zeros(())  # of scaled bits: (N,), or one number
     for i, op in enumerate(packed.manifest["program"]):
         u, e = (np.abs(values[i - 1]), errors[-1]) if i else (values[0], values[0])
-        if op["op"] == "dense":
+        if op["op"] == "keep":
+            error = e
+        elif op["op"] == "dense":
             weight = np.abs(packed.tensors[f"{i}.weight"].astype(np.float64))  # (M, K)
             size = u @ weight.T + np.abs(packed.tensors[f"{i}.bias"])
             error = e @ weight.T + (weight.shape[1] + 3) * EPSILON * size
@@ -209,7 +215,7 @@ class TorchReference:
         import torch
 
         from bipointnet import checkpoint
-        from bipointnet.nn import BinaryLinear, PooledLayer
+        from bipointnet.nn import BinaryLinear, JoinedLinear, PooledLayer
 
         if is_packed(run):
             raise UserError(
@@ -229,13 +235,15 @@ class TorchReference:
             network.last.weight.data = network.last.weight.data.half().float()
         self.network.double()
         for module in self.network.modules():
-            if isinstance(module, PooledLayer):
+            if isinstance(module, (PooledLayer, JoinedLinear)):
                 module.fused = False  # else its linear layer's hook is passed by
             if isinstance(module, BinaryLinear):
                 module.register_forward_pre_hook(self._keep)
         self._no_grad, self._tensor = torch.no_grad, torch.from_numpy
+        self._told = lambda category: [] if category is None else [torch.tensor([category])]
         self.readers = readers(packed.manifest["program"])
-        self.clouds = self.bits = self.different = self.near_zero = self.labels_different = self.unexplained = 0
+        self.clouds = self.bits = self.different = self.near_zero = self.unexplained = 0
+        self.labels = self.labels_different = 0
         self.places: list[str] = []
 
     def _keep(self, layer: Any, inputs: tuple[Any, ...]) -> None:
@@ -246,50 +254,60 @@ class TorchReference:
             Read(bits.numpy(), (x - layer.method.input_threshold(layer)).abs().numpy(), float(x.abs().max()))
         )
 
-    def compare(self, name: str, cloud: np.ndarray, values: list[np.ndarray]) -> None:
+    def compare(self, name: str, cloud: np.ndarray, category: int | None, values: list[np.ndarray]) -> None:
         """Hold the core's trace of a cloud (N, C) against the network's own values."""
         self.inputs.clear()
         with self._no_grad():
-            logits = self.network(self._tensor(cloud)[None].double()).logits[0].numpy()
+            logits = self.network(self._tensor(cloud)[None].double(), *self._told(category)).logits[0].numpy()
         if [read.bits.shape for read in self.inputs] != [values[i - 1].shape for i in self.readers]:
             raise UserError("the run's layers are not those of the packed model; name the run it was exported from")
         errors = rounding(self.packed, values)
         suspects = np.zeros(len(cloud), bool)  # points with a bit that differs: what follows from them may differ too
         suspect = False  # the same for the whole cloud
+        kept = suspects.copy()  # points any bit of which has differed: what is kept of them is read again
         for i, read in zip(self.readers, self.inputs, strict=True):
             wrong = read.bits != values[i - 1].astype(bool)
+            if self.packed.manifest["program"][i - 1]["op"] == "join":
+                suspects |= kept
             if wrong.ndim == 2:
                 self._compare_bits(name, i - 1, read, wrong & ~suspects[:, None] & (not suspect), errors)
                 suspects |= wrong.any(axis=1)
+                kept |= suspects
             else:
                 self._compare_bits(name, i - 1, read, wrong & (not (suspect or suspects.any())), errors)
                 suspect |= bool(wrong.any())
                 suspects[:] = False
             self.bits += wrong.size
             self.different += int(wrong.sum())
-        self._compare_label(name, logits, values[-1], errors[-1], suspect)
+        self._compare_labels(name, logits, values[-1], errors[-1], suspects | suspect)
 
     def _compare_bits(self, name: str, at: int, read: "Read", wrong: np.ndarray, errors: list[np.ndarray]) -> None:
         """Judge the bits of operation `at` that differ with nothing before them to blame."""
         if not wrong.any():
             return
         op = self.packed.manifest["program"][at]["op"]
-        slack = errors[at - 1] + EPSILON if op == "compare" else errors[at - 1] if op in reference.SIGNS else 0.0
+        slack = errors[at - 1] if op in reference.SIGNS else EPSILON if op == "join" else 0.0
+        slack = slack + EPSILON if op == "compare" else slack
         far = int((wrong & (read.distance > np.maximum(slack, TIE * read.largest))).sum())
         self.near_zero += int(wrong.sum()) - far
         if far:
             self._unexplained(f"{name}, operation {at} ({op}): {far} bits", far)
 
-    def _compare_label(
-        self, name: str, logits: np.ndarray, found: np.ndarray, error: np.ndarray, suspect: bool
+    def _compare_labels(
+        self, name: str, logits: np.ndarray, found: np.ndarray, error: np.ndarray, suspects: np.ndarray
     ) -> None:
+        """Judge the label of the cloud, or of each of its points."""
+        if logits.ndim == 1:
+            logits, found, error, suspects = logits[None], found[None], error[None], np.array([suspects.any()])
+        row, best, other = np.arange(len(logits)), logits.argmax(axis=1), found.argmax(axis=1)
         self.clouds += 1
-        best, other = int(logits.argmax()), int(found.argmax())
-        if best == other:
-            return
-        self.labels_different += 1
-        if not suspect and logits[best] - logits[other] > error[best] + error[other]:
-            self._unexplained(f"{name}: label {other}, PyTorch says {best}", 1)
+        self.labels += len(logits)
+        wrong = best != other
+        self.labels_different += int(wrong.sum())
+        far = logits[row, best] - logits[row, other] > error[row, best] + error[row, other]
+        for at in np.flatnonzero(wrong & far & ~suspects):
+            of = f" of point {at}" if len(row) > 1 else ""
+            self._unexplained(f"{name}: label {other[at]}{of}, PyTorch says {best[at]}", 1)
 
     def _unexplained(self, place: str, count: int) -> None:
         self.unexplained += count
@@ -299,5 +317,5 @@ class TorchReference:
     def facts(self) -> dict[str, Any]:
         """different: bits that differ, with those that follow from others. near_zero: those that do not, all within
         rounding of their threshold. unexplained: bits and labels that should not differ."""
-        names = ("clouds", "bits", "different", "near_zero", "labels_different", "unexplained", "places")
+        names = ("clouds", "bits", "different", "near_zero", "labels", "labels_different", "unexplained", "places")
         return {name: getattr(self, name) for name in names}

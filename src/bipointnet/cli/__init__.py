@@ -2,7 +2,7 @@
 
 import sys
 
-from bipointnet.cli import ask, learn, packed, study  # noqa: F401
+from bipointnet.cli import ask, learn, packed, points, study  # noqa: F401
 from bipointnet.cli.shell import app, err, plain
 from bipointnet.errors import UserError
 

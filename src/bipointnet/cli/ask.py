@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.progress import track
 
+from bipointnet.cli.points import judge_points, print_scores, task_of
 from bipointnet.cli.shell import (
     AS_JSON,
     MODEL,
@@ -69,11 +70,18 @@ def _judge_packed(path: Path, data: str) -> tuple[Any, "np.ndarray", dict[str, A
 
 @app.command("eval")
 def evaluate(
-    model: Path = MODEL, data: str = typer.Argument(help="shapes, or a folder."), as_json: bool = AS_JSON
+    model: Path = MODEL, data: str = typer.Argument(help="shapes, rooms, or a folder."), as_json: bool = AS_JSON
 ) -> None:
     """Judge a trained or packed network on the test split of DATA."""
     from bipointnet import metrics
 
+    if task_of(model) != "classify":
+        judged, found = judge_points(model, data)
+        if as_json:
+            print_json({"dataset": judged.name, "clouds": len(judged.test), **found.as_json()})
+        else:
+            print_scores(f"{judged.name}, {len(judged.test)} test clouds", found)
+        return
     clouds, confusion, facts = (_judge_packed if is_packed(model) else _judge_run)(model, data)
     overall, mean_class = metrics.overall_accuracy(confusion), metrics.mean_class_accuracy(confusion)
     accuracies = metrics.class_accuracies(confusion)
@@ -146,6 +154,8 @@ def predict(
 
     from bipointnet import clouds
 
+    if task_of(model) != "classify":
+        raise UserError(f"{model}: labels points and names no clouds; ask it with `bipointnet segment`")
     namer, most, channels = (_packed_namer if is_packed(model) else _run_namer)(model)
     if channels != 3:
         raise UserError(f"{model}: it reads {channels} numbers a point; expected 3, all that predict takes from a file")

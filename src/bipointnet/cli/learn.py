@@ -17,10 +17,12 @@ from bipointnet.cli.shell import (
     epoch_bar,
     need_torch,
     out,
+    plain,
     print_json,
     watcher,
 )
 from bipointnet.config import Config, from_mapping, read_toml
+from bipointnet.errors import UserError
 
 
 @app.command()
@@ -96,7 +98,7 @@ def _with_config_options(command: Callable[..., None]) -> Callable[..., None]:
 @app.command()
 @_with_config_options
 def train(
-    data: str = typer.Argument(help="shapes, or a folder."),
+    data: str = typer.Argument(help="shapes, rooms, or a folder."),
     config: Path | None = typer.Option(None, "--config", help="TOML file with any of the options below."),
     folder: Path | None = typer.Option(None, "-o", "--out", help="Run folder (default: a name under runs/)."),
     resume: bool = typer.Option(False, "--resume", help="Go on where the run in the folder was cut off."),
@@ -104,9 +106,10 @@ def train(
     as_json: bool = AS_JSON,
     **given: Any,
 ) -> None:
-    """Train a network on DATA: `shapes` (built in), or a folder in a known layout or with one sub-folder a class.
+    """Train a network on DATA: `shapes` or `rooms` (built in), a folder in a known layout or with a sub-folder a class.
 
     Options override the TOML file, which overrides the paper's recipe. A run that was cut off goes on with --resume.
+    `--category each` and `--fold each` train a network for every one, and go on where they were cut off.
     """
     need_torch()
     options = {name: value for name, value in given.items() if value is not None}
@@ -116,7 +119,11 @@ def train(
     from bipointnet.data import open_dataset
     from bipointnet.train import train as run_training
 
-    clouds = open_dataset(data, settings.points)
+    if "each" in (settings.category, settings.fold):
+        _train_each(settings, data, folder, resume, init, as_json)
+        return
+    clouds = open_dataset(data, settings.points, fold=settings.fold)
+    clouds = clouds.only(settings.category) if settings.category else clouds
     network = [settings.model, settings.method, *([settings.pool] if settings.pool else [])]
     folder = folder or Path("runs") / "-".join([clouds.name, *network, f"seed{settings.seed}"])
     with epoch_bar() as progress:
@@ -127,8 +134,59 @@ def train(
     if as_json:
         print_json(figures)
         return
-    out.print(
-        f"{clouds.name}: last epoch {figures['last_oa']:.2f} % overall, {figures['last_macc']:.2f} % mean class; "
-        f"best epoch {figures['best_oa']:.2f} %; {figures['seconds']:.0f} s"
-    )
+    if "last_miou" in figures:
+        said = f"{figures['last_miou']:.2f} % mIoU, {figures['last_oa']:.2f} % of all points; "
+        best = f"best epoch {figures['best_miou']:.2f} % mIoU"
+    else:
+        said = f"{figures['last_oa']:.2f} % overall, {figures['last_macc']:.2f} % mean class; "
+        best = f"best epoch {figures['best_oa']:.2f} %"
+    out.print(f"{clouds.name}: last epoch {said}{best}; {figures['seconds']:.0f} s")
     out.print(f"Run: {folder}", highlight=False)
+
+
+def _train_each(
+    settings: Config, data: str, folder: Path | None, resume: bool, init: Path | None, as_json: bool
+) -> None:
+    """A network for every category of objects or every fold of rooms, and their scores together."""
+    from bipointnet.data import fold_names, open_dataset
+    from bipointnet.protocol import every_category, every_fold
+
+    if init is not None:
+        raise UserError("--init is for one network; found it with `each`; leave it out")
+    folder = folder or Path("runs") / "-".join(
+        [Path(data).name, settings.task, settings.method, f"seed{settings.seed}"]
+    )
+    if not resume and any(folder.glob("*/resume.safetensors")):
+        raise UserError(f"{folder}: holds runs already; add --resume to go on with them, or choose another with -o")
+    with epoch_bar() as progress:
+
+        def watch(name: str) -> Callable[[Any], None]:
+            return watcher(progress, name, settings.epochs)
+
+        if settings.category:
+            totals = every_category(settings, open_dataset(data, settings.points), folder, watch)
+        else:
+            names = fold_names(data)
+            totals = every_fold(
+                settings, names, lambda name: open_dataset(data, settings.points, fold=name), folder, watch
+            )
+    if as_json:
+        print_json(totals)
+        return
+    parts = "categories" if settings.category else "folds"
+    columns = {parts: "left", "mIoU": "right", "best epoch": "right", "points right": "right"}
+    table = empty_table(f"{totals['dataset']}: {settings.method}, last epoch", columns)
+    for name, line in totals[parts].items():
+        cells = (line["last_miou"], line["best_miou"], line["last_oa"])
+        table.add_row(plain(name), *(f"{cell:.1f} %" for cell in cells))
+    out.print(table)
+    named = {
+        "paper_miou": "weighted as in the paper",
+        "category_miou": "mean of categories",
+        "instance_miou": "of shapes",
+    }
+    named |= {"miou": "mIoU of all folds", "oa": "points right"}
+    out.print(
+        "   ".join(f"{text} {totals[key]:.2f} %" for key, text in named.items() if key in totals), highlight=False
+    )
+    out.print(f"Runs: {folder}", highlight=False)

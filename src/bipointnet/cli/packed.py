@@ -84,6 +84,7 @@ def _inspect_packed(path: Path) -> tuple[dict[str, Any], Table]:
     return {
         "model": model.manifest["model"],
         "classes": model.classes,
+        "categories": model.categories,
         "channels": model.channels,
         "normalize": model.manifest["normalize"],
         "operations": [{**o.fields, **o._asdict(), "fields": None} for o in operations],
@@ -164,7 +165,7 @@ def look_into(model: Path = MODEL, as_json: bool = AS_JSON) -> None:
         f"{f', and {distances:,} for distances between points' if distances else ''}."
     )
     out.print(f"{len(facts['classes'])} classes: {plain(', '.join(facts['classes']))}")
-    shown = ", ".join(f"{name} {value}" for name, value in training.items() if value is not None)
+    shown = ", ".join(f"{name} {value}" for name, value in training.items() if value is not None and name != "parts")
     out.print(f"Training: {plain(shown) or 'the file does not say'}")
 
 
@@ -182,7 +183,7 @@ def print_verification(report: dict[str, Any]) -> None:
         near = f" ({torch['near_zero']} float sums within rounding of 0)" if torch["different"] else ""
         rows += [
             ("PyTorch, float64", bits + near),
-            ("", f"{torch['labels_different']} of {torch['clouds']} labels differ"),
+            ("", f"{torch['labels_different']} of {torch['labels']:,} labels differ"),
         ]
     for name, said in rows:
         out.print(f"  {name:18}{said}", highlight=False, soft_wrap=True)
@@ -246,7 +247,7 @@ def print_race(race: dict[str, Any]) -> None:
     out.print(table)
     batch = race["batch"]
     out.print(
-        f"With the cloud normalised and probabilities besides, as `predict` gives them: {race['predict_us']:,.0f} us. "
+        f"The whole of `predict` or `segment`, from the cloud as it comes to the answer: {race['predict_us']:,.0f} us. "
         f"{batch['clouds']} clouds at once: {batch['us_a_cloud']['one_thread']:,.0f} us a cloud on one thread, "
         f"{batch['us_a_cloud']['threads']:,.0f} us on {batch['threads']} ({batch['speedup']:.2f} x). "
         f"{race['bytes']['ratio']:.1f} times smaller than float32. {race['machine']['cpu']}",
@@ -257,7 +258,9 @@ def print_race(race: dict[str, Any]) -> None:
 @app.command()
 def bench(
     path: Path = PACKED,
-    points: int = typer.Option(1024, "--points", help="Points of the cloud."),
+    points: int | None = typer.Option(
+        None, "--points", help="Points of the cloud (default: 1024; to label points, as many as in training)."
+    ),
     threads: int = typer.Option(1, "--threads", help="Threads of every contestant."),
     rounds: int = typer.Option(200, "--rounds", help="Turns of each contestant, four calls each."),
     as_json: bool = AS_JSON,

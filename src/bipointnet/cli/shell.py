@@ -112,8 +112,10 @@ def watcher(progress: Progress, title: str, epochs: int) -> Callable[[Any], None
             task = progress.add_task(title, total=epochs * moment.steps, state="")
         if moment.row is not None:
             figures = f", loss {moment.row['loss']:.3f}"
-            if moment.row["test_oa"] is not None:
-                figures += f", test {moment.row['test_oa']:.1f} %"
+            judged = {"test_miou": "test mIoU", "test_oa": "test"}
+            name = next((name for name in judged if moment.row[name] is not None), None)
+            if name is not None:
+                figures += f", {judged[name]} {moment.row[name]:.1f} %"
         done = (moment.epoch - 1) * moment.steps + moment.step
         progress.update(task, completed=done, state=f"epoch {moment.epoch}/{epochs}{figures}")
 

@@ -113,6 +113,11 @@ def _study(runs: list[Path], data: str | None, count: int) -> list[Studied]:
     for run in runs:
         _check_run(run)
     loaded = [checkpoint.load_model(run) for run in runs]
+    for run, (_, facts) in zip(runs, loaded, strict=True):
+        if facts["config"].get("task", "classify") != "classify":
+            raise UserError(
+                f"{run}: labels points; expected a run that classifies clouds, all that analyze studies yet"
+            )
     if not any(analysis.bilinear_layers(network) for network, _ in loaded):
         raise UserError(
             f"{runs[0]}: a float network, without bits to count or scales to recover; expected a run of a 1-bit method "

@@ -44,28 +44,52 @@ DATASETS: dict[str, Layout] = {
 }
 
 
-def open_dataset(data: str, points: int, seed: int = 0) -> PointClouds:
-    """The built-in "shapes", or the data set in a folder (or in the one folder of it that holds any).
+def open_dataset(data: str, points: int, seed: int = 0, fold: str | None = None) -> PointClouds:
+    """The built-in "shapes" or "rooms", or the data set in a folder (or in the one folder of it that holds any).
 
     Each cloud has at least `points` points, so that training can draw that many. `seed` chooses among a file's points
-    and draws the test split where the folder has none; "shapes" is the same for every seed.
+    and draws the test split where the folder has none; what is built in is the same for every seed. `fold` is what to
+    test on, in data that come in folds.
     """
     if points < 1:
         raise UserError(f"--points is {points} where at least 1 is expected")
+    if data in ("shapes", "rooms") and fold is not None:
+        raise UserError(f"{data}: has no folds; found fold {fold!r}; leave --fold out")
+    if data == "rooms":
+        from bipointnet.data.rooms import room_blocks
+
+        return room_blocks(points)
     if data == "shapes":
         from bipointnet.data.shapes import shapes
 
         return shapes(points=max(1024, 2 * points), seed=0)
+    layout, place = _find(data)
+    if layout is DATASETS["s3dis"]:
+        return s3dis.s3dis(place, points, seed, fold)
+    if fold is not None:
+        raise UserError(f"{place}: has no folds, as S3DIS has; found fold {fold!r}; leave --fold out")
+    return layout.open(place, points, seed)
+
+
+def fold_names(data: str) -> list[str]:
+    """What `open_dataset` takes as fold, of data that come in folds."""
+    layout, place = _find(data) if data not in ("shapes", "rooms") else (None, data)
+    if layout is not DATASETS["s3dis"]:
+        raise UserError(f"{place}: has no folds; expected S3DIS; leave --fold out")
+    return [fold.name for fold in s3dis.folds(Path(place))]
+
+
+def _find(data: str) -> tuple[Layout, Path]:
+    """The data set in a folder, or in the one folder of it that holds any."""
     path = Path(data)
     if not path.is_dir():
         found = "is a file, not a folder" if path.exists() else "there is no such folder"
-        raise UserError(f"{path}: {found}; name a data folder, or 'shapes' for the built-in set")
+        raise UserError(f"{path}: {found}; name a data folder, or 'shapes' or 'rooms' for a built-in set")
     *published, own = DATASETS.values()
     for layouts in (published, [own]):
         matches = _matches(path, layouts)
         if len(matches) == 1:
-            layout, place = matches[0]
-            return layout.open(place, points, seed)
+            return matches[0]
         if matches:
             names = ", ".join(place.name for _, place in matches)
             raise UserError(f"{path}: holds {len(matches)} data sets ({names}); name one of them")

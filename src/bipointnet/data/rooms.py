@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bipointnet.data.blocks import Columns, grid_blocks
 from bipointnet.data.cache import cached
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.data.shapes import build, check_size
@@ -32,6 +33,7 @@ CLASSES: tuple[str, ...] = (
 # Part of the cache key: raise it whenever the same seed gives other rooms than before.
 VERSION = 1
 COLOUR_NOISE = 0.05
+DENSE = 65536  # points of a room that is cut into blocks: about 2000 a block
 GAP = 0.06  # free floor between any two pieces of furniture
 PLACING_TRIES = 25
 
@@ -362,3 +364,26 @@ def _make_split(seed: int, split: int, size: int, points: int) -> dict[str, np.n
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(split, i)))
         clouds[i], point_labels[i] = make_room(rng, points)
     return {"points": clouds, "labels": np.zeros(size, dtype=np.int64), "point_labels": point_labels}
+
+
+def room_blocks(points: int) -> PointClouds:
+    """The data set as a network learns it: blocks of `points` points or 1024, 9 numbers each, as `blocks` says."""
+    points = max(1024, points)
+    whole = rooms(points=DENSE)
+    key = (VERSION, DENSE, points)
+    splits = [
+        cached("room-blocks", (*key, name), lambda split=split: _cut(split, points))
+        for name, split in (("train", whole.train), ("test", whole.test))
+    ]
+    train, test = (Split(cut["points"], np.zeros(len(cut["points"]), np.int64), cut["labels"]) for cut in splits)
+    return PointClouds("rooms", ("room",), train, test, CLASSES)
+
+
+def _cut(split: Split, points: int) -> dict[str, np.ndarray]:
+    rng, cut, labels = np.random.default_rng(0), [], []
+    assert split.point_labels is not None
+    for room, own in zip(split.points, split.point_labels, strict=True):
+        blocks = grid_blocks(Columns.of(room, "rooms"), points, rng)
+        cut.append(blocks.points)
+        labels.append(own[blocks.index])
+    return {"points": np.concatenate(cut), "labels": np.concatenate(labels)}

@@ -5,7 +5,7 @@ Stanford3dDataset_v1.2_Aligned_Version/  Area_N/ROOM/Annotations/CLASS_K.txt (x 
 stanford_indoor3d/  Area_N_ROOM.npy (x y z r g b class)
 
 Rooms are cut into blocks as `blocks` says; all blocks have 9 numbers a point. A fold tests on one area and trains on
-the others; where there is one area only, its rooms are dealt out to six folds.
+the others; where there is one area only, its rooms are dealt out to four folds.
 
 | area | 1 | 2 | 3 | 4 | 5 | 6 | all |
 |---|---|---|---|---|---|---|---|
@@ -32,7 +32,7 @@ from bipointnet.errors import UserError
 
 _AREA = r"Area_\d+"
 _STORED = 4096  # points a block
-_ROOM_FOLDS = 6
+_ROOM_FOLDS = 4
 _COLUMNS = ("x", "y", "z", "r", "g", "b")
 _CACHE_VERSION = 1
 
@@ -77,7 +77,7 @@ def s3dis(folder: Path, points: int, seed: int = 0, fold: str | None = None) -> 
 
 
 def folds(folder: Path) -> tuple[Fold, ...]:
-    """A fold an area; or, in a single area, six of about as many rooms, each kind of room spread over them."""
+    """A fold an area; or, in a single area, four of about as many rooms, each kind of room spread over them."""
     listing = _room_list(folder)
     names = set(lines(listing)) if _has_hdf5(folder) else _room_sources(folder).keys()
     rooms = sorted(names, key=_by_kind)

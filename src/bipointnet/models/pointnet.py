@@ -31,7 +31,34 @@ class TNet(nn.Module):
         return matrix.reshape(-1, self.size, self.size) + torch.eye(self.size, device=x.device, dtype=x.dtype)
 
 
-class PointNet(Classifier):
+def turn_points(x: Tensor, transform: TNet | None) -> Tensor:
+    """xyz of (B, N, C) times the matrix that `transform` finds for the cloud; the other numbers stay."""
+    if transform is None:
+        return x
+    return torch.cat([x[..., :3] @ transform(x), x[..., 3:]], dim=-1)
+
+
+class Encoder(nn.Module):
+    """PointNet up to its pool: T-Nets, 64-128-1024, pool."""
+
+    def begin_with(self, plan: Blueprint, channels: int, tnets: bool) -> None:
+        self.input_transform = TNet(plan, channels, 3, first=plan.first) if tnets else None
+        self.first = plan.layer(channels, 64, linear=plan.first)
+        self.feature_transform = TNet(plan, 64, 64) if tnets else None
+        self.points = plan.mlp([64, 128])
+        self.pooled = plan.pooled_layer(128, 1024)
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(B, N, channels) -> features of points (B, N, 64), of the cloud (B, 1024), and the matrix between them."""
+        x = self.first(turn_points(x, self.input_transform))
+        transform = None
+        if self.feature_transform is not None:
+            transform = self.feature_transform(x)
+            x = x @ transform
+        return x, self.pooled(self.points(x)), transform
+
+
+class PointNet(Encoder, Classifier):
     """PointNet for classification: (B, N, channels) -> Output.
 
     Args:
@@ -44,23 +71,11 @@ class PointNet(Classifier):
     def __init__(self, classes: int, channels: int = 3, tnets: bool = True, **options: Unpack[Options]) -> None:
         super().__init__()
         plan = Blueprint(**options)
-        self.input_transform = TNet(plan, channels, 3, first=plan.first) if tnets else None
-        self.first = plan.layer(channels, 64, linear=plan.first)
-        self.feature_transform = TNet(plan, 64, 64) if tnets else None
-        self.points = plan.mlp([64, 128])
-        self.pooled = plan.pooled_layer(128, 1024)
+        self.begin_with(plan, channels, tnets)
         self.end_with(plan, [1024, 512, 256], classes)
 
     def forward(self, x: Tensor) -> Output:
-        if self.input_transform is not None:
-            turned = x[..., :3] @ self.input_transform(x)
-            x = torch.cat([turned, x[..., 3:]], dim=-1)
-        x = self.first(x)  # (B, N, 64)
-        transform = None
-        if self.feature_transform is not None:
-            transform = self.feature_transform(x)
-            x = x @ transform
-        pooled = self.pooled(self.points(x))  # (B, 1024)
+        _, pooled, transform = self.encode(x)
         return Output(self.classify(pooled), pooled, transform)
 
 

@@ -6,6 +6,7 @@ from bipointnet.nn.conversion_report import Report, Row
 from bipointnet.nn.convert import binarize
 from bipointnet.nn.convolution import BinaryConv, PointPool
 from bipointnet.nn.grouped import BinaryGrouped, GroupedLinear
+from bipointnet.nn.joined import JoinedLinear
 from bipointnet.nn.linear import Binary, BinaryLinear, LinearFactory, advance
 from bipointnet.nn.methods import BNN, LSR, METHODS, XNOR, ABCNet, BiReal, IRNet, Method, XNORPlus
 from bipointnet.nn.operations import Operations, operations
@@ -29,6 +30,7 @@ __all__ = [
     "EntropyMean",
     "GroupedLinear",
     "IRNet",
+    "JoinedLinear",
     "LinearFactory",
     "MaxPool",
     "MeanPool",

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 @torch.no_grad()
-def calibrate(model: nn.Module, batch: Tensor) -> None:
+def calibrate(model: nn.Module, *batch: Tensor) -> None:
     """Run `batch` through `model` once; every module with a `calibrate(input)` sets itself just before it runs.
 
     So each layer sees its input as the calibrated layers before it make it. Running statistics of BatchNorm are put
@@ -26,7 +26,7 @@ def calibrate(model: nn.Module, batch: Tensor) -> None:
     }
     training = model.training
     try:
-        model.train()(batch)
+        model.train()(*batch)
     finally:
         model.train(training)
         for (module, name), buffer in statistics.items():

@@ -45,10 +45,11 @@ def operations(model: nn.Module, points: int, channels: int) -> Operations:
 
     hooks = [module.register_forward_hook(see(name)) for name, module in linears.items()]
     cloud = torch.rand(1, points, channels, generator=torch.Generator().manual_seed(0))
+    told = [torch.zeros(1, dtype=torch.int64)] if getattr(model, "categories", 0) else []
     counter = FlopCounterMode(display=False, custom_mapping=DISTANCES)
     try:
         with in_full(model), counter:
-            model(cloud.to(next(model.parameters())))
+            model(cloud.to(next(model.parameters())), *told)
     finally:
         for hook in hooks:
             hook.remove()

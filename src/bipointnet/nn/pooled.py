@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bipointnet.nn.aggregate import MaxPool
+from bipointnet.nn.joined import JoinedLinear
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.product import EXACT_IN_HALF
 
@@ -176,15 +177,15 @@ class PooledLayer(nn.Module):
 
 @contextmanager
 def in_full(model: nn.Module) -> Iterator[None]:
-    """Judging mode, with every pooled layer computed step by step so that hooks see its parts; then all as before."""
-    pooled = [module for module in model.modules() if isinstance(module, PooledLayer)]
-    before, training = [layer.fused for layer in pooled], model.training
-    for layer in pooled:
+    """Judging mode, with every fused layer computed step by step so that hooks see its parts; then all as before."""
+    layers = [module for module in model.modules() if isinstance(module, (PooledLayer, JoinedLinear))]
+    before, training = [layer.fused for layer in layers], model.training
+    for layer in layers:
         layer.fused = False
     model.eval()
     try:
         yield
     finally:
-        for layer, fused in zip(pooled, before, strict=True):
+        for layer, fused in zip(layers, before, strict=True):
             layer.fused = fused
         model.train(training)

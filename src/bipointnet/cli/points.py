@@ -1,0 +1,267 @@
+"""What commands do with networks that label points: judge them, and the command segment."""
+
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+from bipointnet.cli.shell import (
+    AS_JSON,
+    MODEL,
+    app,
+    counting_bar,
+    empty_table,
+    is_packed,
+    need_torch,
+    out,
+    plain,
+    print_json,
+    require_same_classes,
+)
+from bipointnet.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bipointnet.data.dataset import PointClouds
+    from bipointnet.scores import Scores
+
+Watch = Callable[[int, int], None]
+
+
+class Labeller(NamedTuple):
+    """A trained or packed network that labels points.
+
+    logits: of clouds (B, P, C) of one category, -1 for none, with everything but the category's own parts out of reach.
+    data: what it was trained on, as result files call it.
+    """
+
+    logits: Callable[["np.ndarray", int], "np.ndarray"]
+    classes: list[str]
+    categories: list[str]
+    channels: int
+    points: int
+    task: str
+    data: str
+    up: str
+
+
+def task_of(model: Path) -> str:
+    """What a trained or packed network does: classify, part or semantic."""
+    if not is_packed(model):
+        from bipointnet import checkpoint
+
+        need_torch()
+        return checkpoint.load(checkpoint.find(model))[1]["config"].get("task", "classify")
+    from bipointnet import runtime
+
+    task = (runtime.peek(model) or {}).get("training", {}).get("task", "classify")
+    return task if isinstance(task, str) else "classify"
+
+
+def _packed_labeller(path: Path) -> Labeller:
+    import numpy as np
+
+    from bipointnet import runtime
+
+    model = runtime.load(path)
+    training = model.manifest["training"]
+
+    def logits(clouds: "np.ndarray", category: int) -> "np.ndarray":
+        told = category if category >= 0 else None
+        found = model.logits(clouds, category=told, threads=os.cpu_count() or 1)
+        parts = model.parts(told)
+        return found if parts is None else _only(found, parts, np.float32(-np.inf))
+
+    return Labeller(
+        logits,
+        model.classes,
+        model.categories,
+        model.channels,
+        model.points,
+        task_of(path),
+        str(training.get("data", "")),
+        training.get("up", "z"),
+    )
+
+
+def _run_labeller(path: Path) -> Labeller:
+    """The same of a trained network."""
+    need_torch()
+    import numpy as np
+    import torch
+
+    from bipointnet import augment, checkpoint
+
+    model, facts = checkpoint.load_model(path)
+    config, categories = facts["config"], facts["categories"]
+
+    def logits(clouds: "np.ndarray", category: int) -> "np.ndarray":
+        x = torch.from_numpy(clouds)
+        x = x if config["task"] == "semantic" else augment.normalize(x)
+        told = [torch.full((len(x),), category)] if categories else []
+        with torch.no_grad():
+            found = model(x, *told).logits.numpy()
+        return _only(found, np.array(facts["parts"][category]), np.float32(-np.inf)) if categories else found
+
+    return Labeller(
+        logits,
+        facts["classes"],
+        categories,
+        facts["channels"],
+        config["points"],
+        config["task"],
+        facts["data"],
+        facts.get("up", "z"),
+    )
+
+
+def _only(logits: "np.ndarray", parts: "np.ndarray", else_: "np.float32") -> "np.ndarray":
+    """The logits (..., classes), where all but those of `parts` are `else_`."""
+    import numpy as np
+
+    kept = np.full_like(logits, else_)
+    kept[..., parts] = logits[..., parts]
+    return kept
+
+
+def labeller(model: Path) -> Labeller:
+    return (_packed_labeller if is_packed(model) else _run_labeller)(model)
+
+
+def judge_points(model: Path, data: str) -> tuple["PointClouds", "Scores"]:
+    """The data set, and how well a network labels the points of its test split."""
+    import numpy as np
+
+    from bipointnet import scores
+    from bipointnet.data import open_dataset
+
+    network = labeller(model)
+    # Data trained on in part say which: a category of objects, or a fold of rooms.
+    _, _, part = network.data.partition("/")
+    semantic = network.task == "semantic"
+    clouds = open_dataset(data, network.points, fold=part or None if semantic else None)
+    clouds = clouds.only(part) if part and not semantic else clouds
+    require_same_classes(data, clouds.point_classes, model, network.classes, network.data)
+    test = clouds.test.points[:, : network.points]
+    found = np.empty(test.shape[:2], np.int64)
+    step = max(1, 2**15 // network.points)
+    with counting_bar("judging") as watch:
+        for category in range(len(clouds.classes)) if network.categories else [-1]:
+            rows = np.flatnonzero(clouds.test.labels == category) if category >= 0 else np.arange(len(test))
+            for start in range(0, len(rows), step):
+                some = rows[start : start + step]
+                found[some] = network.logits(test[some], category).argmax(axis=-1)
+                watch(int((clouds.test.labels < category).sum()) + start, len(test))
+    return clouds, (scores.of_blocks if semantic else scores.of_parts)(clouds, found)
+
+
+def print_scores(title: str, found: "Scores") -> None:
+    """Tables of the categories and of the classes, and the means."""
+    for what, counted, rows in (("category", "shapes", found.categories), ("class", "points", found.classes)):
+        table = empty_table(f"{title}: IoU by {what}", {what: "left", counted: "right", "IoU": "right"})
+        known = [row for row in rows if row.iou == row.iou]  # there, or predicted
+        for row in known:
+            table.add_row(plain(row.name), f"{row.size:,}", f"{row.iou:.1f} %")
+        if known:
+            out.print(table)
+    named = {"miou": "mIoU", "category_miou": "mean of categories", "paper_miou": "weighted as in the paper"}
+    parts = [f"{named[key]} {value:.2f} %" for key, value in found.figures.items() if key in named]
+    out.print("   ".join([*parts, f"points right {found.figures['oa']:.2f} %"]), highlight=False)
+
+
+def _named_category(network: Labeller, model: Path, category: str | None) -> int:
+    if not network.categories:
+        if category is not None:
+            raise UserError(f"{model}: knows no categories; found --category {category}; leave it out")
+        return -1
+    if category not in network.categories:
+        found = "no --category" if category is None else f"--category {category}"
+        raise UserError(f"{model}: found {found}; expected one of: {', '.join(network.categories)}")
+    return network.categories.index(category)
+
+
+@app.command()
+def segment(
+    model: Path = MODEL,
+    file: Path = typer.Argument(help="Cloud: ply, xyz, npy, pcd, las, ...; a room or scan in metres, z up."),
+    to: Path | None = typer.Option(
+        None, "-o", "--out", help="Name of the files to write, without suffix (default: the cloud's, with -labels)."
+    ),
+    category: str | None = typer.Option(
+        None, "--category", help="What the object is, for a network of all categories."
+    ),
+    truth: Path | None = typer.Option(
+        None, "--truth", help="True labels to compare with: .npy, or text with one a line."
+    ),
+    up: str | None = typer.Option(None, "--up", help="The axis that points up in the picture: x, y or z."),
+    as_json: bool = AS_JSON,
+) -> None:
+    """Label every point of FILE: writes a PLY with colours, the labels as NPY, a picture (PNG) and a page (HTML)."""
+    import numpy as np
+
+    from bipointnet import clouds, metrics, scan, scores
+
+    if up not in (None, "x", "y", "z"):
+        raise UserError(f"up is {up!r}; expected x, y or z")
+    network = labeller(model)
+    if network.task == "classify":
+        raise UserError(f"{model}: names whole clouds; expected a network trained with --task part or semantic")
+    number = _named_category(network, model, category)
+    cloud = clouds.read(file)
+    expected = None if truth is None else scan.read_labels(truth, len(cloud.points), len(network.classes))
+    with counting_bar("labelling") as watch:
+        if network.task == "semantic":
+            sizes = network.points, network.channels, len(network.classes)
+            labels = scan.label_scene(cloud, file, *sizes, lambda x: network.logits(x, number), watch)
+        else:
+            labels = scan.label_object(cloud, file, network.points, lambda x: network.logits(x, number), watch)
+    stem = to or Path(f"{file.stem}-labels")
+    written = _write(stem, cloud, labels, network.classes, up or network.up, file.name)
+    found = np.bincount(labels, minlength=len(network.classes))
+    figures: dict[str, Any] = {
+        "file": str(file),
+        "points": len(labels),
+        "classes": {name: int(count) for name, count in zip(network.classes, found, strict=True) if count},
+        "written": [str(path) for path in written],
+    }
+    judged = None
+    if expected is not None:
+        confusion = metrics.confusion_matrix(expected, labels, len(network.classes))
+        judged = scores.of_scenes(tuple(network.classes), confusion)
+        figures |= {"truth": judged.as_json()}
+    if as_json:
+        print_json(figures)
+        return
+    table = empty_table(
+        plain(f"{file.name}: {len(labels):,} points"), {"class": "left", "points": "right", "": "right"}
+    )
+    for name, count in figures["classes"].items():
+        table.add_row(plain(name), f"{count:,}", f"{100 * count / len(labels):.1f} %")
+    out.print(table)
+    if judged is not None:
+        print_scores("compared with the truth", judged)
+    out.print("Written: " + ", ".join(plain(path) for path in written), highlight=False, soft_wrap=True)
+
+
+def _write(stem: Path, cloud: Any, labels: "np.ndarray", classes: list[str], up: str, title: str) -> list[Path]:
+    """All files of a labelled cloud; the picture is left out where there is no matplotlib."""
+    import numpy as np
+
+    from bipointnet import labelled
+
+    points = cloud.points
+    if any(cloud.origin):
+        points = points.astype(np.float64) + cloud.origin
+    written = [stem.with_name(stem.name + suffix) for suffix in (".ply", ".npy", ".html", ".png")]
+    labelled.write_ply(written[0], points, labels, classes)
+    labelled.write_npy(written[1], labels)
+    labelled.write_html(written[2], points, labels, classes, title, up=up)
+    if importlib.util.find_spec("matplotlib") is None:
+        out.print("No picture: matplotlib is not installed; pip install matplotlib")
+        return written[:-1]
+    labelled.write_png(written[3], points, labels, classes, up=up)
+    return written

@@ -1,0 +1,112 @@
+"""PointNet for segmentation (Qi et al. 2017): a label for every point, in full precision and in 1 bit.
+
+Both networks end alike: a layer reads what is known of a point beside what is known of its whole cloud, two more
+follow, and a float layer gives the logits of each point. There is no dropout.
+
+    PartPointNet(classes=4)                                   the parts of one category, as in the paper
+    PartPointNet(classes=50, categories=16)                   of all categories; each cloud comes with its category
+    ScenePointNet(classes=13, channels=9)                     objects in blocks of a room
+"""
+
+from typing import Unpack
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bipointnet.models.blueprint import Blueprint, Options, Output, PointNorm
+from bipointnet.models.pointnet import Encoder, TNet, turn_points
+from bipointnet.nn import JoinedLinear
+
+
+class Segmenter(nn.Module):
+    """What both networks have in common: they take a category where they have any, and end with a head on points."""
+
+    categories: int
+
+    def end_with(self, plan: Blueprint, inputs: int, sizes: list[int], classes: int) -> None:
+        norm = [PointNorm(sizes[0])] if plan.norm else []
+        self.joined = nn.Sequential(
+            JoinedLinear(plan.linear(inputs + self.categories, sizes[0])), *norm, plan.activation()
+        )
+        self.head = plan.mlp(sizes)
+        self.last = (plan.linear if plan.binary_last else nn.Linear)(sizes[-1], classes)
+
+    def label(self, points: list[Tensor], cloud: Tensor, category: Tensor | None) -> Tensor:
+        """Features of points, each (B, N, K), of the cloud (B, K) and its category (B,) -> logits (B, N, classes)."""
+        if (category is not None) != (self.categories > 0):
+            raise ValueError(
+                f"category is {category}; expected one a cloud of {self.categories} categories, or none of 0"
+            )
+        parts = [*points, cloud.unsqueeze(1)]
+        if category is not None:
+            # +1 and -1, as a sign would take 0 for 1.
+            parts.append(F.one_hot(category, self.categories).to(cloud.dtype).unsqueeze(1) * 2 - 1)
+        return self.last(self.head(self.joined(parts)))
+
+
+class PartPointNet(Segmenter):
+    """Parts of an object: (B, N, channels) and, where there are categories, (B,) -> Output with logits (B, N, classes).
+
+    Encoder channels-64-128-128-512-2048, with a feature transform in front of the 512. The head reads the five features
+    of a point (the third before the transform, the last as the pool sees it) and the pooled one: 4928-256-256-128.
+
+    Args:
+        classes: number of parts.
+        channels: numbers a point, xyz first; the input T-Net reads all and turns xyz.
+        categories: how many categories there are to be told, 0 for a network of one.
+        tnets: with the input and the feature transform, or without.
+        options: linear, pool, binary_first, binary_last, norm, as Blueprint explains them.
+    """
+
+    def __init__(
+        self, classes: int, channels: int = 3, categories: int = 0, tnets: bool = True, **options: Unpack[Options]
+    ) -> None:
+        super().__init__()
+        plan = Blueprint(**options)
+        self.categories = categories
+        self.input_transform = TNet(plan, channels, 3, first=plan.first) if tnets else None
+        self.first = plan.layer(channels, 64, linear=plan.first)
+        self.second = plan.layer(64, 128)
+        self.third = plan.layer(128, 128)
+        self.feature_transform = TNet(plan, 128, 128) if tnets else None
+        self.fourth = plan.layer(128, 512)
+        # In front of a pool a 1-bit network has no activation.
+        self.fifth = plan.layer(512, 2048)[: -1 if plan.binary else None]
+        self.pool = plan.fresh_pool()
+        self.end_with(plan, 64 + 128 + 128 + 512 + 2048 + 2048, [256, 256, 128], classes)
+
+    def forward(self, x: Tensor, category: Tensor | None = None) -> Output:
+        x = turn_points(x, self.input_transform)
+        first = self.first(x)
+        second = self.second(first)
+        third = self.third(second)
+        transform = None if self.feature_transform is None else self.feature_transform(third)  # (B, 128, 128)
+        fourth = self.fourth(third if transform is None else third @ transform)
+        fifth = self.fifth(fourth)
+        pooled = self.pool(fifth)  # (B, 2048)
+        return Output(self.label([first, second, third, fourth, fifth], pooled, category), pooled, transform)
+
+
+class ScenePointNet(Encoder, Segmenter):
+    """Objects in a block of a room: (B, N, channels) -> Output with logits (B, N, classes).
+
+    PointNet's encoder; the head reads the 64 features of a point behind the transform and the 1024 of the cloud:
+    1088-512-256-128.
+
+    Args:
+        classes: number of classes.
+        channels: numbers a point, xyz first; the input T-Net reads all and turns xyz.
+        tnets, options: as in PartPointNet.
+    """
+
+    categories = 0
+
+    def __init__(self, classes: int, channels: int = 9, tnets: bool = True, **options: Unpack[Options]) -> None:
+        super().__init__()
+        plan = Blueprint(**options)
+        self.begin_with(plan, channels, tnets)
+        self.end_with(plan, 64 + 1024, [512, 256, 128], classes)
+
+    def forward(self, x: Tensor) -> Output:
+        points, pooled, transform = self.encode(x)
+        return Output(self.label([points], pooled, None), pooled, transform)

@@ -1,0 +1,74 @@
+"""A label for every point of a file, however many there are: objects in samples, rooms and scans block by block.
+
+A network is asked about as many points at once as it was trained with. An object is dealt out into samples of that
+size, each spread over the whole object; a scan is covered with overlapping blocks whose answers are added.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from bipointnet.clouds import Cloud, require_finite
+from bipointnet.data.blocks import Columns, add_votes, cover, cover_size
+from bipointnet.errors import UserError
+
+BATCH = 8  # samples or blocks at once
+
+Logits = Callable[[np.ndarray], np.ndarray]  # of clouds (B, P, C): (B, P, classes)
+Watch = Callable[[int, int], None]  # how many samples or blocks are done, of how many
+
+
+def label_object(cloud: Cloud, source: str | Path, points: int, logits: Logits, watch: Watch) -> np.ndarray:
+    """The part of each point of an object, (N,)."""
+    require_finite(cloud.points, source)
+    labels = np.empty(len(cloud.points), np.int64)
+    samples = list(_samples(len(labels), points))
+    for start in range(0, len(samples), BATCH):
+        index = np.stack(samples[start : start + BATCH])  # (B, P)
+        labels[index] = logits(cloud.points[index]).argmax(axis=-1)
+        watch(start + len(index), len(samples))
+    return labels
+
+
+def _samples(count: int, points: int) -> Iterator[np.ndarray]:
+    """All numbers below `count`, shuffled, `points` at a time; what the last lacks comes from the first."""
+    shuffled = np.random.default_rng(0).permutation(count)
+    if count <= points:
+        yield shuffled
+        return
+    for start in range(0, count, points):
+        yield np.take(shuffled, np.arange(start, start + points), mode="wrap")
+
+
+def label_scene(
+    cloud: Cloud, source: str | Path, points: int, channels: int, classes: int, logits: Logits, watch: Watch
+) -> np.ndarray:
+    """The class of each point of a room or scan in metres, z up, (N,); a network of 9 channels reads colours too."""
+    if channels == 9 and cloud.colors is None:
+        raise UserError(f"{source}: holds no colours, which the network reads; name a file with red, green and blue")
+    scan = np.hstack([cloud.points, cloud.colors]) if channels == 9 and cloud.colors is not None else cloud.points
+    columns = Columns.of(scan, source)
+    votes, blocks_done, blocks = np.zeros((len(scan), classes), np.float32), 0, cover_size(columns, points)
+    for part in cover(columns, points, BATCH):
+        add_votes(votes, part, logits(part.points))
+        blocks_done += len(part)
+        watch(blocks_done, blocks)
+    return votes.argmax(axis=1)
+
+
+def read_labels(path: Path, points: int, classes: int) -> np.ndarray:
+    """The true labels of `points` points: a whole number below `classes` each, in NumPy's format or one a line."""
+    try:
+        found = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, dtype=np.int64, ndmin=1)
+    except (OSError, ValueError, EOFError) as error:
+        reason = "it is not there" if not path.exists() else " ".join(str(error).split())
+        raise UserError(f"{path}: no labels can be read ({reason}); expected .npy, or text with one a line") from error
+    if found.shape != (points,):
+        raise UserError(f"{path}: holds labels of shape {found.shape}; expected {points}, one for each point")
+    if found.dtype.kind not in "iu" or found.min(initial=0) < 0 or found.max(initial=0) >= classes:
+        raise UserError(
+            f"{path}: holds {found.dtype} labels from {found.min()} to {found.max()}; expected whole numbers from 0 to "
+            f"{classes - 1}"
+        )
+    return found.astype(np.int64)
