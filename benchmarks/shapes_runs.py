@@ -1,4 +1,4 @@
-"""Trainings on the built-in shapes, several side by side on the cores of a CPU, each on one thread."""
+"""Trainings on the built-in data, several side by side on the cores of a CPU, each on one thread."""
 
 import argparse
 import json
@@ -17,7 +17,12 @@ from bipointnet.data import open_dataset
 from bipointnet.files import write_beside
 from bipointnet.train import train
 
-KEPT = ("model", "method", "pool", "seed", "points", "epochs", "last_oa", "best_oa", "entropy", "seconds", "commit")
+KEPT = ("dataset", "task", "model", "method", "pool", "seed", "points", "epochs", "last_miou", "best_miou", "last_oa")
+KEPT += ("best_oa", "entropy", "seconds", "commit")
+
+
+def data_of(config: Config) -> str:
+    return "rooms" if config.task == "semantic" else "shapes"
 
 
 def run(place: Path, config: Config) -> dict:
@@ -25,12 +30,13 @@ def run(place: Path, config: Config) -> dict:
     torch.set_num_threads(1)
     if (place / "result.json").exists():
         return json.loads((place / "result.json").read_text())
-    return train(config, open_dataset("shapes", config.points), place, resume=True)
+    return train(config, open_dataset(data_of(config), config.points), place, resume=True)
 
 
 def run_all(jobs: Mapping[Path, Config], workers: int) -> list[dict]:
     """The results of all runs, in the order of the jobs."""
-    open_dataset("shapes", next(iter(jobs.values())).points)  # made once, before the workers look for it
+    for name, points in {(data_of(config), config.points) for config in jobs.values()}:
+        open_dataset(name, points)  # made once, before the workers look for it
     with (
         ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool,
         Progress(console=Console(stderr=True)) as progress,
@@ -54,4 +60,4 @@ def main(
     given = parser.parse_args()
     results = run_all(jobs(given.runs), given.workers)
     Console().print(table(results))
-    write_beside(to, json.dumps([{key: r[key] for key in KEPT} for r in results], indent=1).encode())
+    write_beside(to, json.dumps([{key: r[key] for key in KEPT if key in r} for r in results], indent=1).encode())
