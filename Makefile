@@ -39,7 +39,7 @@ test: lint core-test sanitize aarch64 fuzz
 
 # The C++ tests: as they are, under sanitizers, and on ARM under qemu. What is not installed is said and left out.
 CMAKE = $(BIN)/cmake
-CTEST = $(BIN)/ctest --output-on-failure --test-dir
+CTEST = $(BIN)/ctest --output-on-failure -j 2 --test-dir
 BUILD_TESTS = -DBIPOINTNET_TESTS=ON && $(CMAKE) --build
 
 core-test: $(DEV_READY)

@@ -1,3 +1,4 @@
+import os
 import sys
 from pathlib import Path
 
@@ -8,8 +9,10 @@ from hypothesis import settings
 
 from bipointnet.data.dataset import PointClouds, Split
 
-# Matrices this small are done before a second thread has woken up; the second core runs other tests.
+# Matrices this small are done before a second thread has woken up; the second core runs other tests. That goes for the
+# programs that tests start too.
 torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
 
