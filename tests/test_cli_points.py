@@ -123,12 +123,15 @@ def test_each_fold_of_six_areas_and_their_total(tmp_path):
     assert total["folds"].keys() == {f"Area_{area}" for area in range(1, 7)}
     assert "holds runs already; add --resume" in run(*command, "-o", tmp_path / "runs", code=2)
     assert json.loads(run(*command, "-o", tmp_path / "runs", "--resume", "--json")) == total
+    other = run(*command, "--method", "bnn", "-o", tmp_path / "runs", "--resume", code=2)
+    assert "started with method = 'lsr', now asked for 'bnn'" in other
 
 
 def test_mistakes_are_answered_in_a_sentence_and_leave_nothing(parts, rooms, tmp_path):
     np.save(tmp_path / "cloud.npy", np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32))
     np.save(tmp_path / "short.npy", np.zeros(49, np.int64))
     (tmp_path / "empty.xyz").write_text("")
+    (tmp_path / "taken.html").mkdir()
     before = sorted(tmp_path.iterdir())
     mug = [parts / "parts.bpn", tmp_path / "cloud.npy", "--category"]
     for arguments, sentence in (
@@ -140,6 +143,9 @@ def test_mistakes_are_answered_in_a_sentence_and_leave_nothing(parts, rooms, tmp
         ([rooms / "rooms.bpn", tmp_path / "cloud.npy"], "holds no colours, which the network reads"),
         ([rooms / "run", tmp_path / "empty.xyz"], "the file is empty"),
         ([tmp_path / "cloud.npy", tmp_path / "cloud.npy"], "not a packed model and not a checkpoint"),
+        ([*mug, "Mug", "-o", tmp_path / "cloud"], "would be overwritten, and it was read; choose another name"),
+        ([*mug, "Mug", "-o", "x" * 250], "expected the name of the files to write"),
+        ([*mug, "Mug", "-o", tmp_path / "taken"], "is a folder where a file is to be written"),
     ):
         assert sentence in run("segment", *arguments, cwd=tmp_path, code=2)
     assert sorted(tmp_path.iterdir()) == before

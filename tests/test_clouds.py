@@ -84,6 +84,35 @@ def test_text_of_six_columns_keeps_xyz(tmp_path: Path) -> None:
     assert cloud.points.tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "colors"),
+    [
+        ("a.txt", "0 0 0 255 0 51\n1 1 1 0 0 0\n", [[1, 0, 0.2], [0, 0, 0]]),
+        ("a.txt", "0 0 0 0.5 0 1\n1 1 1 0 0 0\n", [[0.5, 0, 1], [0, 0, 0]]),
+        ("a.txt", "0 0 0 0 0 1\n1 1 1 0 1 0\n", None),  # normals, or nearly black
+        ("a.txt", "0 0 0 0 0 -1\n1 1 1 0 1 0\n", None),
+        ("a.txt", "0 0 0 300 0 1\n1 1 1 0 1 0\n", None),
+        ("a.pts", "2\n0 0 0 77 255 0 51\n1 1 1 5 0 0 0\n", [[1, 0, 0.2], [0, 0, 0]]),
+        ("a.csv", "x,y,z,intensity,red,green,blue\n0,0,0,7,255,0,51\n1,1,1,7,0,0,0\n", [[1, 0, 0.2], [0, 0, 0]]),
+        ("a.csv", "x,y,z,a,b,c\n0,0,0,7,255,0\n1,1,1,7,0,0\n", None),
+    ],
+)
+def test_colours_of_text(tmp_path: Path, name: str, text: str, colors: list | None) -> None:
+    found = read(write(tmp_path / name, text)).colors
+    if colors is None or found is None:
+        assert found is colors
+    else:
+        np.testing.assert_allclose(found, colors, atol=1e-6)
+
+
+def test_colours_of_arrays(tmp_path: Path) -> None:
+    table = np.array([[0, 0, 0, 255, 0, 51, 3], [1, 1, 1, 0, 0, 0, 4]])
+    np.save(tmp_path / "a.npy", table)
+    found = read(tmp_path / "a.npy").colors
+    assert found is not None
+    np.testing.assert_allclose(found, [[1, 0, 0.2], [0, 0, 0]], atol=1e-6)
+
+
 def test_far_clouds_keep_their_shape(tmp_path: Path) -> None:
     xyz = some_points() + np.array([512_345.0, 5_412_345.0, 80.0])
     cloud = read(write(tmp_path / "scan.xyz", "\n".join(" ".join(map(repr, row)) for row in xyz.tolist())))

@@ -88,7 +88,11 @@ def test_totals_over_categories_are_those_over_all_their_shapes():
     assert labels is not None
     said = np.array([[rng.choice(PARTS[c]) for _ in row] for c, row in zip(data.test.labels, labels, strict=True)])
     whole = scores.of_parts(data, said)
-    run = {"task": "part", **dict.fromkeys(("model", "method", "pool", "recipe", "device", "commit", "torch"), "")}
+    run = {
+        "task": "part",
+        "config": {"category": "Mug"},
+        **dict.fromkeys(("model", "method", "pool", "recipe", "device", "commit", "torch"), ""),
+    }
     run |= dict.fromkeys(("seed", "points", "epochs", "last_oa", "entropy", "seconds"), 1)
     runs = {row.name: run | {"last_miou": row.iou, "best_miou": row.iou} for row in whole.categories}
     totals = category_totals(data, runs)
@@ -99,7 +103,8 @@ def test_totals_over_categories_are_those_over_all_their_shapes():
 def test_totals_over_folds_are_those_of_the_summed_confusion():
     rng = np.random.default_rng(0)
     confusions = rng.integers(0, 50, (6, 3, 3))
-    run = {"dataset": "s3dis/Area_1", "point_classes": ["a", "b", "c"], "task": "semantic"}
+    run: dict = {"dataset": "s3dis/Area_1", "point_classes": ["a", "b", "c"], "task": "semantic"}
+    run |= {"config": {"fold": "Area_1", "lr": 0.1}}
     run |= dict.fromkeys(("model", "method", "pool", "recipe", "device", "commit", "torch"), "")
     run |= dict.fromkeys(("seed", "points", "epochs", "last_oa", "best_miou", "last_miou", "entropy", "seconds"), 1)
     totals = fold_totals({f"Area_{i}": run | {"confusion": c.tolist()} for i, c in enumerate(confusions)})
@@ -107,6 +112,7 @@ def test_totals_over_folds_are_those_of_the_summed_confusion():
     assert totals["miou"] == pytest.approx(metrics.mean_iou(whole))
     assert totals["oa"] == pytest.approx(100 * np.trace(whole) / whole.sum())
     assert totals["dataset"] == "s3dis"
+    assert totals["config"] == {"fold": "each", "lr": 0.1}
 
 
 @pytest.mark.parametrize("method", ["fp", "lsr"])

@@ -88,7 +88,10 @@ def float_twin(model: Model) -> list[Step]:
         elif op == "join":
             parts = [part for part in kept if part[1]]
             wide = sum(width for _, _, width in parts)
-            ((beside, shared),) = [(step, width) for step, on_points, width in kept if not on_points]
+            of_cloud = [(step, width) for step, on_points, width in kept if not on_points]
+            if len(of_cloud) != 1:
+                raise UserError(f"operation {i} joins {len(of_cloud)} values of the cloud; expected one to race it")
+            beside, shared = of_cloud[0]
             source = add(Step("join", -1, wide, wide, parts=tuple(step for step, _, _ in parts)))
         elif "outputs" in fields:
             relu = i + 1 < len(operations) and operations[i + 1].op != "matrix"

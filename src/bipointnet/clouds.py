@@ -210,10 +210,12 @@ def _is_number(field: str) -> bool:
 
 def _read_text(path: Path) -> _Parsed:
     """Rows of numbers, xyz first unless a header says otherwise; of the columns past xyz only colours are read."""
-    rows, declared, columns = _without_lead(_meaningful_lines(path))
+    rows, declared, columns, past = _without_lead(_meaningful_lines(path))
     if not rows:
         return _Parsed(np.empty((0, 3)))
     separator = _separator(rows[0])
+    if path.suffix.lower() == ".pts" and len(_fields(rows[0], separator)) == 7:
+        past = (4, 5, 6)  # behind the intensity
     try:
         xyz = np.loadtxt(rows, delimiter=separator, usecols=columns, comments=None, quotechar='"', ndmin=2)
     except ValueError as error:
@@ -222,7 +224,8 @@ def _read_text(path: Path) -> _Parsed:
         raise UserError(f"{path}: the last line has fewer columns than the first; the file is cut short, copy it again")
     if declared is not None:
         _require_whole(path, "points", len(xyz), declared)
-    past = range(max(columns) + 1, max(columns) + 4)
+    if past is None:
+        return _Parsed(xyz)
     try:
         colors = np.loadtxt(rows, delimiter=separator, usecols=past, comments=None, quotechar='"', ndmin=2)
     except ValueError:
@@ -231,21 +234,20 @@ def _read_text(path: Path) -> _Parsed:
 
 
 def _as_colors(columns: np.ndarray) -> np.ndarray | None:
-    """Three columns behind xyz as colours in [0, 1]: whole numbers up to 255, or any up to 1. Others, such as normals,
-    are not.
+    """Three columns as colours in [0, 1]: whole numbers up to 255, or others up to 1. Numbers below 0, such as those of
+    normals, are not, nor nothing but 0 and 1, which may be either.
     """
     if columns.ndim != 2 or columns.shape[1] != 3 or columns.dtype.kind not in "fiu" or not len(columns):
         return None
-    least, most = columns.min(), columns.max()
+    least, most, whole = columns.min(), columns.max(), bool((columns == np.floor(columns)).all())
     if least >= 0 and most <= 1:
-        return columns.astype(np.float64)
-    whole = least >= 0 and most <= 255 and bool((columns == np.floor(columns)).all())
-    return columns / 255 if whole else None
+        return None if whole else columns.astype(np.float64)
+    return columns / 255 if least >= 0 and most <= 255 and whole else None
 
 
-def _without_lead(lines: list[str]) -> tuple[list[str], int | None, Sequence[int]]:
-    """The rows of numbers, the count declared above them, and the columns of x, y and z."""
-    declared, columns = None, (0, 1, 2)
+def _without_lead(lines: list[str]) -> tuple[list[str], int | None, Sequence[int], Sequence[int] | None]:
+    """The rows of numbers, the count declared above them, the columns of x, y and z, and those that may be colours."""
+    declared, columns, past = None, (0, 1, 2), (3, 4, 5)
     if lines and lines[0].isdecimal():
         declared, lines = int(lines[0]), lines[1:]
     if lines:
@@ -254,7 +256,9 @@ def _without_lead(lines: list[str]) -> tuple[list[str], int | None, Sequence[int
             lines = lines[1:]
             if {"x", "y", "z"} <= set(names):
                 columns = tuple(names.index(axis) for axis in "xyz")
-    return lines, declared, columns
+            colors = next((c for c in (("red", "green", "blue"), ("r", "g", "b")) if set(c) <= set(names)), None)
+            past = None if colors is None else tuple(names.index(color) for color in colors)
+    return lines, declared, columns, past
 
 
 def _bad_row(path: Path, rows: list[str], separator: str | None, columns: Sequence[int]) -> str:

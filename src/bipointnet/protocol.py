@@ -16,15 +16,19 @@ from bipointnet import metrics, scores
 from bipointnet.config import Config
 from bipointnet.data.dataset import PointClouds
 from bipointnet.files import write_beside
-from bipointnet.train import Moment, train
+from bipointnet.train import Moment, require_same_config, train
 
 Watch = Callable[[str], Callable[[Moment], None]]
 
 
-def finished(place: Path) -> dict[str, Any] | None:
-    """What a finished run left."""
+def finished(place: Path, config: Config) -> dict[str, Any] | None:
+    """What a finished run of this configuration left; UserError where it is of another."""
     result = place / "result.json"
-    return json.loads(result.read_text()) if result.exists() else None
+    if not result.exists():
+        return None
+    figures = json.loads(result.read_text())
+    require_same_config(place, figures["config"], config)
+    return figures
 
 
 def every_category(config: Config, data: PointClouds, folder: Path, watch: Watch) -> dict[str, Any]:
@@ -33,7 +37,7 @@ def every_category(config: Config, data: PointClouds, folder: Path, watch: Watch
     for name in data.classes:
         own = dataclasses.replace(config, category=name)
         place = folder / name
-        runs[name] = finished(place) or train(own, data.only(name), place, resume=True, watch=watch(name))
+        runs[name] = finished(place, own) or train(own, data.only(name), place, resume=True, watch=watch(name))
     return _write(folder, category_totals(data, runs))
 
 
@@ -60,7 +64,7 @@ def every_fold(
     runs = {}
     for name in names:
         place, own = folder / name, dataclasses.replace(config, fold=name)
-        runs[name] = finished(place) or train(own, open_fold(name), place, resume=True, watch=watch(name))
+        runs[name] = finished(place, own) or train(own, open_fold(name), place, resume=True, watch=watch(name))
     return _write(folder, fold_totals(runs))
 
 
@@ -77,11 +81,10 @@ def _head(dataset: str, runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What all runs share, and the time they took together."""
     first = next(iter(runs.values()))
     shared = ("task", "model", "method", "pool", "recipe", "seed", "points", "epochs", "device", "commit", "torch")
-    return {
-        "dataset": dataset,
-        **{key: first[key] for key in shared},
-        "seconds": sum(r["seconds"] for r in runs.values()),
-    }
+    seconds = sum(run["seconds"] for run in runs.values())
+    each = {name: "each" for name in ("category", "fold") if first["config"].get(name) is not None}
+    config = first["config"] | each
+    return {"dataset": dataset, **{key: first[key] for key in shared}, "seconds": seconds, "config": config}
 
 
 def _line(run: dict[str, Any]) -> dict[str, Any]:

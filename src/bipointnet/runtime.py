@@ -21,6 +21,7 @@ from bipointnet.errors import UserError
 
 LONGEST_HEADER = 2**24
 MOST_THREADS = 1024
+MOST_POINTS = 2**20  # that a file is believed to have been trained with
 
 
 class Prediction(NamedTuple):
@@ -83,7 +84,7 @@ class Model:
     def points(self) -> int:
         """Points of a cloud the network was trained with; 1024 where the file does not say."""
         points = self.manifest["training"].get("points")
-        return points if isinstance(points, int) and points > 0 else 1024
+        return points if type(points) is int and 0 < points <= MOST_POINTS else 1024
 
     def __repr__(self) -> str:
         return f"<Model {self.manifest['model']}: {len(self.classes)} classes, {self.bytes:,} bytes, {self.isa}>"
@@ -127,8 +128,9 @@ class Model:
         number, known = self._category(category), self.manifest["training"].get("parts")
         if number < 0 or not isinstance(known, list) or len(known) != len(self.categories):
             return None
-        own = np.unique(np.array(known[number], np.int64))
-        return own if len(own) and own[0] >= 0 and own[-1] < len(self.classes) else None
+        own = known[number]
+        sound = isinstance(own, list) and all(type(part) is int and 0 <= part < len(self.classes) for part in own)
+        return np.unique(np.array(own)) if sound and own else None
 
     def _category(self, category: str | int | None) -> int:
         """Its number, -1 for none."""

@@ -60,15 +60,17 @@ def label_scene(
 def read_labels(path: Path, points: int, classes: int) -> np.ndarray:
     """The true labels of `points` points: a whole number below `classes` each, in NumPy's format or one a line."""
     try:
-        found = np.load(path) if path.suffix == ".npy" else np.loadtxt(path, dtype=np.int64, ndmin=1)
-    except (OSError, ValueError, EOFError) as error:
+        found = np.load(path) if path.suffix == ".npy" else np.array(path.read_text().split(), dtype=np.int64)
+    except Exception as error:  # what a broken file makes numpy raise is anyone's guess
         reason = "it is not there" if not path.exists() else " ".join(str(error).split())
         raise UserError(f"{path}: no labels can be read ({reason}); expected .npy, or text with one a line") from error
-    if found.shape != (points,):
-        raise UserError(f"{path}: holds labels of shape {found.shape}; expected {points}, one for each point")
-    if found.dtype.kind not in "iu" or found.min(initial=0) < 0 or found.max(initial=0) >= classes:
+    if not isinstance(found, np.ndarray) or found.shape != (points,):
+        shape = getattr(found, "shape", "of an archive")
+        raise UserError(f"{path}: holds labels of shape {shape}; expected {points}, one for each point")
+    if found.dtype.kind not in "iu":
+        raise UserError(f"{path}: holds {found.dtype} labels; expected whole numbers from 0 to {classes - 1}")
+    if found.min(initial=0) < 0 or found.max(initial=0) >= classes:
         raise UserError(
-            f"{path}: holds {found.dtype} labels from {found.min()} to {found.max()}; expected whole numbers from 0 to "
-            f"{classes - 1}"
+            f"{path}: holds labels from {found.min()} to {found.max()}; expected whole numbers from 0 to {classes - 1}"
         )
     return found.astype(np.int64)

@@ -38,7 +38,7 @@ from torch.nn.parallel import DistributedDataParallel
 from bipointnet import __version__, augment, checkpoint
 from bipointnet.analysis import glance
 from bipointnet.compiled import compare_gradients
-from bipointnet.config import Config
+from bipointnet.config import Config, from_mapping
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
@@ -273,12 +273,7 @@ class Run:
     def resume(self, path: Path) -> None:
         """Take up where `save` left off, in a run of this very configuration."""
         tensors, facts = checkpoint.load(path)
-        for name, value in dataclasses.asdict(self.config).items():
-            if name != "device" and facts["config"].get(name) != value:
-                raise UserError(
-                    f"{path.parent}: started with {name} = {facts['config'].get(name)!r}, now asked for {value!r}; "
-                    "resume with the same options, or choose another folder with -o"
-                )
+        require_same_config(path.parent, facts["config"], self.config)
         self.model.load_state_dict(
             {k.removeprefix("weights."): v for k, v in tensors.items() if k.startswith("weights.")}
         )
@@ -287,7 +282,19 @@ class Run:
             _, index, name = key.split(".")
             state.setdefault(int(index), {})[name] = tensors[key]
         self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
-        self.history, self.best = facts["history"], facts["best"]
+        self.history = [dict.fromkeys(COLUMNS) | row for row in facts["history"]]
+        self.best = facts.get("best", facts.get("best_oa", -1.0))
+
+
+def require_same_config(folder: Path, started: dict[str, Any], config: Config) -> None:
+    """UserError where a run was started with other options than are asked for now."""
+    before = dataclasses.asdict(from_mapping(str(folder), started))
+    for name, value in dataclasses.asdict(config).items():
+        if name != "device" and before[name] != value:
+            raise UserError(
+                f"{folder}: started with {name} = {before[name]!r}, now asked for {value!r}; "
+                "resume with the same options, or choose another folder with -o"
+            )
 
 
 def take_over(model: nn.Module, source: Path) -> set[str]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,7 @@ def train(
         return
     clouds = open_dataset(data, settings.points, fold=settings.fold)
     clouds = clouds.only(settings.category) if settings.category else clouds
-    network = [settings.model, settings.method, *([settings.pool] if settings.pool else [])]
+    network = _network_name(settings)
     folder = folder or Path("runs") / "-".join([clouds.name, *network, f"seed{settings.seed}"])
     with epoch_bar() as progress:
         title = " ".join(network)
@@ -133,6 +134,8 @@ def train(
         )
     if as_json:
         print_json(figures)
+        return
+    if figures["last_oa"] is None:  # a process that torchrun started beside the first, which judges and tells
         return
     if "last_miou" in figures:
         said = f"{figures['last_miou']:.2f} % mIoU, {figures['last_oa']:.2f} % of all points; "
@@ -144,6 +147,11 @@ def train(
     out.print(f"Run: {folder}", highlight=False)
 
 
+def _network_name(settings: Config) -> list[str]:
+    task = [] if settings.task == "classify" else [settings.task]
+    return [*task, settings.model, settings.method, *([settings.pool] if settings.pool else [])]
+
+
 def _train_each(
     settings: Config, data: str, folder: Path | None, resume: bool, init: Path | None, as_json: bool
 ) -> None:
@@ -153,8 +161,10 @@ def _train_each(
 
     if init is not None:
         raise UserError("--init is for one network; found it with `each`; leave it out")
+    if "WORLD_SIZE" in os.environ:
+        raise UserError("`each` trains one network after the other; found torchrun; start it without, or name one")
     folder = folder or Path("runs") / "-".join(
-        [Path(data).name, settings.task, settings.method, f"seed{settings.seed}"]
+        [Path(data).resolve().name, *_network_name(settings), f"seed{settings.seed}"]
     )
     if not resume and any(folder.glob("*/resume.safetensors")):
         raise UserError(f"{folder}: holds runs already; add --resume to go on with them, or choose another with -o")

@@ -14,6 +14,7 @@ from bipointnet.cli.shell import (
     app,
     counting_bar,
     empty_table,
+    err,
     is_packed,
     need_torch,
     out,
@@ -29,17 +30,16 @@ if TYPE_CHECKING:
     from bipointnet.data.dataset import PointClouds
     from bipointnet.scores import Scores
 
-Watch = Callable[[int, int], None]
-
 
 class Labeller(NamedTuple):
     """A trained or packed network that labels points.
 
     logits: of clouds (B, P, C) of one category, -1 for none, with everything but the category's own parts out of reach.
-    data: what it was trained on, as result files call it.
+    own_parts: the classes that points of a category may have. data: what it was trained on, as result files call it.
     """
 
     logits: Callable[["np.ndarray", int], "np.ndarray"]
+    own_parts: Callable[[int], list[int]]
     classes: list[str]
     categories: list[str]
     channels: int
@@ -51,20 +51,18 @@ class Labeller(NamedTuple):
 
 def task_of(model: Path) -> str:
     """What a trained or packed network does: classify, part or semantic."""
-    if not is_packed(model):
-        from bipointnet import checkpoint
-
-        need_torch()
-        return checkpoint.load(checkpoint.find(model))[1]["config"].get("task", "classify")
     from bipointnet import runtime
 
-    task = (runtime.peek(model) or {}).get("training", {}).get("task", "classify")
-    return task if isinstance(task, str) else "classify"
+    packed = is_packed(model)
+    facts = runtime.peek(model / "last.safetensors" if model.is_dir() else model) or {}
+    if not packed:
+        return facts.get("config", {}).get("task", "classify")
+    if not any(operation.get("op") == "join" for operation in facts["program"]):
+        return "classify"
+    return "semantic" if facts["normalize"] == "none" else "part"
 
 
 def _packed_labeller(path: Path) -> Labeller:
-    import numpy as np
-
     from bipointnet import runtime
 
     model = runtime.load(path)
@@ -74,17 +72,22 @@ def _packed_labeller(path: Path) -> Labeller:
         told = category if category >= 0 else None
         found = model.logits(clouds, category=told, threads=os.cpu_count() or 1)
         parts = model.parts(told)
-        return found if parts is None else _only(found, parts, np.float32(-np.inf))
+        return found if parts is None else _only(found, parts)
+
+    def own_parts(category: int) -> list[int]:
+        known = model.parts(category if category >= 0 else None)
+        return list(range(len(model.classes))) if known is None else known.tolist()
 
     return Labeller(
         logits,
+        own_parts,
         model.classes,
         model.categories,
         model.channels,
         model.points,
         task_of(path),
         str(training.get("data", "")),
-        training.get("up", "z"),
+        training["up"] if training.get("up") in ("x", "y", "z") else "z",
     )
 
 
@@ -105,10 +108,11 @@ def _run_labeller(path: Path) -> Labeller:
         told = [torch.full((len(x),), category)] if categories else []
         with torch.no_grad():
             found = model(x, *told).logits.numpy()
-        return _only(found, np.array(facts["parts"][category]), np.float32(-np.inf)) if categories else found
+        return _only(found, np.array(facts["parts"][category])) if categories else found
 
     return Labeller(
         logits,
+        lambda category: facts["parts"][category] if categories else list(range(len(facts["classes"]))),
         facts["classes"],
         categories,
         facts["channels"],
@@ -119,16 +123,19 @@ def _run_labeller(path: Path) -> Labeller:
     )
 
 
-def _only(logits: "np.ndarray", parts: "np.ndarray", else_: "np.float32") -> "np.ndarray":
-    """The logits (..., classes), where all but those of `parts` are `else_`."""
+def _only(logits: "np.ndarray", parts: "np.ndarray") -> "np.ndarray":
+    """The logits (..., classes), with all but those of `parts` out of reach."""
     import numpy as np
 
-    kept = np.full_like(logits, else_)
+    kept = np.full_like(logits, -np.inf)
     kept[..., parts] = logits[..., parts]
     return kept
 
 
 def labeller(model: Path) -> Labeller:
+    """The network of a run or packed file; UserError where it names whole clouds."""
+    if task_of(model) == "classify":
+        raise UserError(f"{model}: names whole clouds; expected a network trained with --task part or semantic")
     return (_packed_labeller if is_packed(model) else _run_labeller)(model)
 
 
@@ -137,13 +144,14 @@ def judge_points(model: Path, data: str) -> tuple["PointClouds", "Scores"]:
     import numpy as np
 
     from bipointnet import scores
-    from bipointnet.data import open_dataset
+    from bipointnet.data import fold_names, open_dataset
 
     network = labeller(model)
     # Data trained on in part say which: a category of objects, or a fold of rooms.
     _, _, part = network.data.partition("/")
     semantic = network.task == "semantic"
-    clouds = open_dataset(data, network.points, fold=part or None if semantic else None)
+    folds = fold_names(data) if semantic and data != "rooms" else []
+    clouds = open_dataset(data, network.points, fold=part if part in folds else None)
     clouds = clouds.only(part) if part and not semantic else clouds
     require_same_classes(data, clouds.point_classes, model, network.classes, network.data)
     test = clouds.test.points[:, : network.points]
@@ -208,9 +216,8 @@ def segment(
     if up not in (None, "x", "y", "z"):
         raise UserError(f"up is {up!r}; expected x, y or z")
     network = labeller(model)
-    if network.task == "classify":
-        raise UserError(f"{model}: names whole clouds; expected a network trained with --task part or semantic")
     number = _named_category(network, model, category)
+    targets = _targets(to, file, [file, model, *([truth] if truth else [])])
     cloud = clouds.read(file)
     expected = None if truth is None else scan.read_labels(truth, len(cloud.points), len(network.classes))
     with counting_bar("labelling") as watch:
@@ -219,8 +226,7 @@ def segment(
             labels = scan.label_scene(cloud, file, *sizes, lambda x: network.logits(x, number), watch)
         else:
             labels = scan.label_object(cloud, file, network.points, lambda x: network.logits(x, number), watch)
-    stem = to or Path(f"{file.stem}-labels")
-    written = _write(stem, cloud, labels, network.classes, up or network.up, file.name)
+    written = _write(targets, cloud, labels, network.classes, up or network.up, file.name)
     found = np.bincount(labels, minlength=len(network.classes))
     figures: dict[str, Any] = {
         "file": str(file),
@@ -232,6 +238,10 @@ def segment(
     if expected is not None:
         confusion = metrics.confusion_matrix(expected, labels, len(network.classes))
         judged = scores.of_scenes(tuple(network.classes), confusion)
+        if network.task == "part":
+            own = network.own_parts(number)
+            iou = metrics.shape_ious(expected[None], labels[None], np.zeros(1, int), [own])
+            judged = judged._replace(figures=judged.figures | {"miou": float(iou[0])})
         figures |= {"truth": judged.as_json()}
     if as_json:
         print_json(figures)
@@ -247,7 +257,25 @@ def segment(
     out.print("Written: " + ", ".join(plain(path) for path in written), highlight=False, soft_wrap=True)
 
 
-def _write(stem: Path, cloud: Any, labels: "np.ndarray", classes: list[str], up: str, title: str) -> list[Path]:
+def _targets(to: Path | None, file: Path, sources: list[Path]) -> list[Path]:
+    """The files to write, none of which is one that was read, or a folder."""
+    if to is not None and to.is_dir():
+        to = to / f"{file.stem}-labels"
+    stem = to or Path(f"{file.stem}-labels")
+    if not stem.name or len(stem.name) > 240:
+        raise UserError(f"--out is '{stem}'; expected the name of the files to write, without suffix")
+    targets = [stem.with_name(stem.name + suffix) for suffix in (".ply", ".npy", ".html", ".png")]
+    for target in targets:
+        if target.is_dir():
+            raise UserError(f"{target}: is a folder where a file is to be written; choose another name with -o")
+        if any(source.exists() and target.resolve() == source.resolve() for source in sources):
+            raise UserError(f"{target}: would be overwritten, and it was read; choose another name with -o")
+    return targets
+
+
+def _write(
+    targets: list[Path], cloud: Any, labels: "np.ndarray", classes: list[str], up: str, title: str
+) -> list[Path]:
     """All files of a labelled cloud; the picture is left out where there is no matplotlib."""
     import numpy as np
 
@@ -256,12 +284,12 @@ def _write(stem: Path, cloud: Any, labels: "np.ndarray", classes: list[str], up:
     points = cloud.points
     if any(cloud.origin):
         points = points.astype(np.float64) + cloud.origin
-    written = [stem.with_name(stem.name + suffix) for suffix in (".ply", ".npy", ".html", ".png")]
-    labelled.write_ply(written[0], points, labels, classes)
-    labelled.write_npy(written[1], labels)
-    labelled.write_html(written[2], points, labels, classes, title, up=up)
+    ply, npy, html, png = targets
+    labelled.write_ply(ply, points, labels, classes)
+    labelled.write_npy(npy, labels)
+    labelled.write_html(html, points, labels, classes, title, up=up)
     if importlib.util.find_spec("matplotlib") is None:
-        out.print("No picture: matplotlib is not installed; pip install matplotlib")
-        return written[:-1]
-    labelled.write_png(written[3], points, labels, classes, up=up)
-    return written
+        err.print("No picture: matplotlib is not installed; pip install 'bipointnet\\[train]'")
+        return targets[:-1]
+    labelled.write_png(png, points, labels, classes, up=up)
+    return targets

@@ -66,7 +66,7 @@ def s3dis(folder: Path, points: int, seed: int = 0, fold: str | None = None) -> 
     """The blocks of a fold, by default of Area 5, as is usual, or of the first where that is not there.
 
     A block has 4096 points, or `points` of a whole room where more are asked for; `seed` draws these. Whole rooms are
-    cut into blocks side by side, for the test too: every point of a room is judged by `read_rooms` and `blocks.cover`.
+    cut into blocks side by side, for the test too; `scan.label_scene` labels every point of a room.
     """
     chosen = _chosen(folder, fold)
     if _has_hdf5(folder):

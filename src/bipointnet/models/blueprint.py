@@ -26,8 +26,8 @@ from bipointnet.nn import (
 class Output(NamedTuple):
     """What a network says of a batch of clouds.
 
-    logits: (B, classes). pooled: (B, features), the global feature as the last pool leaves it.
-    transform: (B, 64, 64), the feature transform, or None where there is no T-Net.
+    logits: (B, classes), or (B, N, classes) where points are labelled. pooled: (B, features), the global feature as the
+    last pool leaves it. transform: (B, D, D), the feature transform, or None where there is no T-Net.
     """
 
     logits: Tensor
