@@ -102,7 +102,7 @@ def test_labels_are_of_the_category(tmp_path):
         network(PartPointNet, categories=2),
         tmp_path / "a.bpn",
         categories=("chair", "stool"),
-        training={"parts": [[0, 1, 2], [0, 2]]},
+        parts=[[0, 1, 2], [0, 2]],
     )
     assert model.categories == ["chair", "stool"]
     assert model.segments

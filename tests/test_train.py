@@ -76,10 +76,18 @@ def test_every_combination_trains(tiny, tmp_path, model, method, pool):
 def test_a_seed_decides_everything(tiny, tmp_path, method):
     """Float: dropout too. Augmentations as well."""
     config = dataclasses.replace(QUICK, method=method, rotate=20, scale=1.2, shift=0.1, jitter=0.01, drop=0.3)
+    config = dataclasses.replace(config, spread=0.0 if method == "fp" else 0.5)
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         train(dataclasses.replace(config, seed=seed), tiny, tmp_path / name)
     assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
     assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+def test_a_run_starts_with_shifts_as_far_apart_as_asked(tiny, tmp_path):
+    for name, spread in (("a", 0.0), ("b", 1.0)):
+        train(dataclasses.replace(QUICK, epochs=1, lr=1e-6, spread=spread), tiny, tmp_path / name)
+    assert weights(tmp_path / "a")["first.1.bias"].std() < 1e-3
+    assert 0.7 < weights(tmp_path / "b")["first.1.bias"].std() < 1.3
 
 
 @pytest.mark.parametrize("method", ["fp", "lsr"])

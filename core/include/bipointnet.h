@@ -51,7 +51,8 @@ bipointnet_status bipointnet_predict(const bipointnet_model *model, const float 
 
 /* The same for every point of one cloud, with a model that segments. category: the number of the cloud's category, -1
  * for a model without categories. `labels` takes `points` numbers, the class with the largest logit of each point, the
- * first of equal ones; `logits` takes points x classes numbers, point by point. Either may be NULL, not both. */
+ * first of equal ones, among those that the category has; `logits` takes points x classes numbers, point by point.
+ * Either may be NULL, not both. */
 bipointnet_status bipointnet_segment(const bipointnet_model *model, const float *cloud, size_t points, int category,
                                      int raw, unsigned threads, int *labels, float *logits);
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,18 @@ bipointnet_model* make(const std::uint8_t* bytes, std::size_t size) {
 
 void require(const void* pointer, const char* name) {
   if (pointer == nullptr) throw bipointnet::InputError(std::string(name) + " is NULL, expected a pointer");
+}
+
+// The class with the largest logit of each point, among those that the category has.
+void name_points(const bipointnet::Network& network, int category, const float* logits, std::size_t points,
+                 int* labels) {
+  const std::size_t classes = network.classes.size();
+  std::vector<int> own(classes);
+  std::iota(own.begin(), own.end(), 0);
+  if (!network.parts.empty()) own = network.parts[static_cast<std::size_t>(category)];
+  for (std::size_t i = 0; i < points; ++i, logits += classes) {
+    labels[i] = *std::max_element(own.begin(), own.end(), [&](int a, int b) { return logits[a] < logits[b]; });
+  }
 }
 
 }  // namespace
@@ -154,11 +167,7 @@ bipointnet_status bipointnet_segment(const bipointnet_model* model, const float*
     std::vector<float> own(logits == nullptr ? model->model.logits(points) : 0);
     float* written = logits == nullptr ? own.data() : logits;
     model->model.predict(cloud, 1, points, raw != 0, threads, category, written);
-    const std::size_t classes = model->model.network().classes.size();
-    for (std::size_t i = 0; labels != nullptr && i < points; ++i) {
-      const float* first = written + i * classes;
-      labels[i] = static_cast<int>(std::max_element(first, first + classes) - first);
-    }
+    if (labels != nullptr) name_points(model->model.network(), category, written, points, labels);
   });
 }
 

@@ -347,6 +347,28 @@ std::vector<std::string> read_names(const Fields& manifest, const char* key, con
   return names;
 }
 
+// Of each category the classes that its points can have.
+std::vector<std::vector<int>> read_parts(const Fields& manifest, std::size_t categories, std::size_t classes) {
+  const auto count = static_cast<std::int64_t>(categories);
+  std::vector<std::vector<int>> parts;
+  for (const JsonValue& item : manifest.list("parts", count, count)) {
+    const std::string what = manifest.what + ": parts of category " + decimal(parts.size());
+    const std::vector<JsonValue> numbers = item.items();
+    if (numbers.empty()) fail(what, item.describe(), "a list of one class or more");
+    std::int64_t least = 0;
+    parts.emplace_back();
+    for (const JsonValue& number : numbers) {
+      const std::int64_t part = number.integer().value_or(-1);
+      if (part < least || part >= static_cast<std::int64_t>(classes)) {
+        fail(what, number.describe(), "the numbers of classes, ascending, below " + decimal(classes));
+      }
+      parts.back().push_back(static_cast<int>(part));
+      least = part + 1;
+    }
+  }
+  return parts;
+}
+
 void read_golden(const Fields& manifest, Tensors& tensors, Network& network) {
   const Fields golden(manifest.at("golden"), manifest.what + ": golden");
   golden.expect_keys({"seed", "points", "tolerance"});
@@ -372,11 +394,13 @@ void read_manifest(const JsonValue& root, Tensors& tensors, Network& network) {
   std::vector<std::string> keys = {"format",    "model",   "classes", "channels",
                                    "normalize", "program", "golden",  "training"};
   if (manifest.has("categories")) keys.push_back("categories");
+  if (manifest.has("categories") && manifest.has("parts")) keys.push_back("parts");
   manifest.expect_keys(keys);
   manifest.string("model");
   if (manifest.at("training").kind() != JsonValue::Kind::object) manifest.fail_at("training", "an object");
   network.classes = read_names(manifest, "classes", "class");
   if (manifest.has("categories")) network.categories = read_names(manifest, "categories", "category");
+  if (manifest.has("parts")) network.parts = read_parts(manifest, network.categories.size(), network.classes.size());
   network.channels = static_cast<int>(manifest.integer("channels", 3, kMaxChannels));
   network.normalize = manifest.choice<bool>("normalize", {{"sphere", true}, {"none", false}});
   read_program(manifest, tensors, network);

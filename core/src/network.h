@@ -65,6 +65,7 @@ struct Network {
   std::string manifest;                 // JSON text, as in the file
   std::vector<std::string> classes;
   std::vector<std::string> categories;  // none where the program does not take the category of a cloud
+  std::vector<std::vector<int>> parts;  // of each category the classes its points can have; none where that is any
   int channels = 0;
   bool normalize = false;
   std::vector<Layer> layers;

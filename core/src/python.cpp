@@ -111,6 +111,7 @@ NB_MODULE(_core, module) {
       .def_prop_ro("channels", [](const Model& model) { return model.network().channels; })
       .def_prop_ro("classes", [](const Model& model) { return model.network().classes; })
       .def_prop_ro("categories", [](const Model& model) { return model.network().categories; })
+      .def_prop_ro("parts", [](const Model& model) { return model.network().parts; })
       .def_prop_ro("segments", [](const Model& model) { return model.network().segments; })
       .def("predict", &predict, nb::arg("points"), nb::arg("raw"), nb::arg("threads"), nb::arg("category") = -1,
            "Logits (B, classes) of clouds (B, N, C), or (B, N, classes) of their points where the model segments.\n\n"

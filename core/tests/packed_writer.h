@@ -233,8 +233,9 @@ inline PackedFile segments_file() {
       "{\"op\":\"points\"}," + keep + "{\"op\":\"sign\"},{\"op\":\"bilinear\",\"outputs\":5}," + keep +
           "{\"op\":\"bilinear_pool\",\"outputs\":70,\"pool\":\"max\",\"shift\":\"none\"}," + keep + category + keep +
           "{\"op\":\"join\",\"kept\":[4,2,0,1]},{\"op\":\"bilinear_float\",\"outputs\":2,\"activation\":\"none\"}");
-  file.manifest =
-      replaced(file.manifest, ",\"channels\"", ",\"categories\":[\"mug\",\"l\\u00e4mp\",\"x\"],\"channels\"");
+  file.manifest = replaced(
+      file.manifest, ",\"channels\"",
+      ",\"categories\":[\"mug\",\"l\\u00e4mp\",\"x\"],\"parts\":[[0,1],[0,1],[0]],\"channels\"");
   file.add_bits("3.weight", 5, 3);
   file.add_thresholds("3.threshold", 5, 3);
   file.add_bits("5.weight", 70, 5);

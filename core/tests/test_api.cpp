@@ -75,6 +75,9 @@ void check_segments() {
   CHECK(own == logits);
   CHECK_EQUAL(bipointnet_segment(model, cloud, 3, 0, 0, 1, nullptr, own.data()), BIPOINTNET_OK);
   CHECK(own != logits);
+  // The third category has only the first class.
+  CHECK_EQUAL(bipointnet_segment(model, cloud, 3, 2, 0, 1, labels.data(), own.data()), BIPOINTNET_OK);
+  CHECK(labels == (std::vector<int>{0, 0, 0}) && (own[0] < own[1] || own[2] < own[3] || own[4] < own[5]));
   CHECK_EQUAL(bipointnet_segment(model, cloud, 3, 1, 0, 1, nullptr, nullptr), BIPOINTNET_ERROR_INPUT);
   CHECK_EQUAL(bipointnet_segment(model, cloud, 0, 1, 0, 1, labels.data(), nullptr), BIPOINTNET_ERROR_INPUT);
   CHECK_EQUAL(bipointnet_segment(model, cloud, 3, 3, 0, 1, labels.data(), nullptr), BIPOINTNET_ERROR_INPUT);

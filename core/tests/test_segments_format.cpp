@@ -9,6 +9,7 @@ void test_every_field_arrives() {
   const Network network = parse(segments_file().bytes());
   CHECK(network.segments);
   CHECK(network.categories == (std::vector<std::string>{"mug", "l\xC3\xA4mp", "x"}));
+  CHECK(network.parts == (std::vector<std::vector<int>>{{0, 1}, {0, 1}, {0}}));
   CHECK_EQUAL(network.golden.size(), 34u);
   if (!CHECK_EQUAL(network.layers.size(), 11u) || !CHECK_EQUAL(network.kept.size(), 5u)) return;
   const bool on_points[5] = {true, true, true, false, false};
@@ -65,15 +66,31 @@ void test_joins_are_checked() {
 }
 
 void test_categories_are_checked() {
-  const std::string names = "\"categories\":[\"mug\",\"l\\u00e4mp\",\"x\"],", category = "{\"op\":\"category\"}";
-  CHECK_SAYS(with(names, ""), "operation 7, category: no categories in the manifest, expected their names");
+  const std::string names = "\"categories\":[\"mug\",\"l\\u00e4mp\",\"x\"],";
+  CHECK_SAYS(with(names + "\"parts\":[[0,1],[0,1],[0]],", ""),
+             "operation 7, category: no categories in the manifest, expected their names");
   CHECK_SAYS(with(names, "\"categories\":[],"), "manifest: categories with 0 items, expected 1 to 32766");
   CHECK_SAYS(with(names, "\"categories\":[\"mug\",7,\"x\"],"), "manifest: category 1: 7, expected a string");
   CHECK_SAYS(with(names, "\"categories\":[\"m\\u0000g\",\"l\",\"x\"],"), "manifest: category 0: \"m?g\"");
-  CHECK_SAYS(with(names, "\"categories\":[\"mug\"],"), "10.weight: pad bits set");
+  CHECK_SAYS(with(names + "\"parts\":[[0,1],[0,1],[0]],", "\"categories\":[\"mug\"],"), "10.weight: pad bits set");
   CHECK_SAYS(with(names, "\"category\":[\"mug\"],"), "manifest: key \"category\"");
   CHECK_SAYS(error_after_manifest(small_file(), "\"channels\"", names + "\"channels\""),
              "manifest: categories, and no operation category, expected both or neither");
+}
+
+void test_parts_are_checked() {
+  const std::string parts = "\"parts\":[[0,1],[0,1],[0]],", rule = "expected the numbers of classes, ascending, below 2";
+  CHECK_EQUAL(with(parts, ""), "");
+  CHECK_SAYS(with(parts, "\"parts\":[[0,1],[0,1]],"), "manifest: parts with 2 items, expected 3");
+  CHECK_SAYS(with(parts, "\"parts\":7,"), "manifest: parts 7, expected a list");
+  CHECK_SAYS(with(parts, "\"parts\":[[0,1],[],[1]],"), "manifest: parts of category 1: a list, expected a list of one");
+  CHECK_SAYS(with(parts, "\"parts\":[0,[0,1],[1]],"), "manifest: parts of category 0: 0, expected a list of one class");
+  CHECK_SAYS(with(parts, "\"parts\":[[0,1],[1,0],[1]],"), "manifest: parts of category 1: 0, " + rule);
+  CHECK_SAYS(with(parts, "\"parts\":[[0,1],[1,1],[1]],"), "manifest: parts of category 1: 1, " + rule);
+  CHECK_SAYS(with(parts, "\"parts\":[[0,1],[0,1],[2]],"), "manifest: parts of category 2: 2, " + rule);
+  CHECK_SAYS(with(parts, "\"parts\":[[-1],[0,1],[1]],"), "manifest: parts of category 0: -1, " + rule);
+  CHECK_SAYS(with(parts, "\"parts\":[[\"a\"],[0,1],[1]],"), "manifest: parts of category 0: \"a\", " + rule);
+  CHECK_SAYS(error_after_manifest(small_file(), "\"channels\"", parts + "\"channels\""), "manifest: key \"parts\"");
 }
 
 void test_thresholds_of_pools_are_checked() {
@@ -161,6 +178,7 @@ int main() {
   test_every_flipped_bit_gives_a_network_or_an_error();
   test_joins_are_checked();
   test_categories_are_checked();
+  test_parts_are_checked();
   test_thresholds_of_pools_are_checked();
   test_the_golden_vector_is_of_every_point();
   test_the_order_of_operations_is_checked();

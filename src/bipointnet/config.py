@@ -54,6 +54,12 @@ class Config:
     binary_first: bool = _option(False, "Binarize the first layer too.")
     binary_last: bool = _option(False, "Binarize the last layer too.")
     norm: bool = _option(True, "Use BatchNorm.")
+    spread: float = _option(
+        0.0,
+        "Start the shifts of BatchNorm in a 1-bit network this far apart, so that bits split their inputs at different"
+        " places: 1 helps short trainings much.",
+        least=0,
+    )
     category: str | None = _option(None, "Part: train on one category (default: on all, each cloud with its category).")
     fold: str | None = _option(
         None, "Semantic: the area, or the rooms of one area, to test on (S3DIS; default: Area_5)."
@@ -115,8 +121,12 @@ class Config:
         for name in ("drop", "label_smoothing"):
             if not getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}; expected less than 1")
-        if self.method == "fp" and (self.binary_first or self.binary_last):
-            raise UserError("binary_first and binary_last need a 1-bit method; found method 'fp'; try --method lsr")
+        if self.method == "fp" and (self.binary_first or self.binary_last or self.spread):
+            raise UserError(
+                "binary_first, binary_last and spread need a 1-bit method; found method 'fp'; try --method lsr"
+            )
+        if self.spread and not self.norm:
+            raise UserError(f"spread is {self.spread} without BatchNorm; expected 0, or leave --no-norm out")
 
     @property
     def recipe(self) -> str:

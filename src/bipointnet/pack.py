@@ -34,6 +34,7 @@ def export(
     *,
     classes: Sequence[str],
     categories: Sequence[str] = (),
+    parts: Sequence[Sequence[int]] = (),
     training: dict[str, Any] | None = None,
     normalize: str = "sphere",
     last: str = "f16",
@@ -46,12 +47,16 @@ def export(
         path: the file, replaced in one step; a model that is refused leaves it untouched.
         classes: their names, in the order of the logits.
         categories: names of the categories a network for parts is told, in their order.
+        parts: of each category the numbers of the classes its points can have, ascending; none: they can have any.
         training: facts for people, anything JSON can say.
         normalize: what the core does to a cloud first, "sphere" or "none".
         last: how a float last layer's weights are stored, "f16" or "f32".
         golden_points: points of the made-up cloud that is checked at load.
     """
-    content = packed_bytes(model, tuple(classes), tuple(categories), training or {}, normalize, last, golden_points)
+    names: dict[str, Any] = {"classes": list(classes)}
+    names |= {"categories": list(categories)} if categories else {}
+    names |= {"parts": [list(numbers) for numbers in parts]} if parts else {}
+    content = _packed_bytes(model, names, training or {}, normalize, last, golden_points)
     try:
         _core.Model(content, "portable")
     except _core.FormatError as error:
@@ -75,30 +80,24 @@ def export_run(run: str | Path, path: str | Path, last: str = "f16") -> int:
     categories = facts.get("categories", ())
     if config.get("task", "classify") != "classify":
         training |= {"task": config["task"], "test_miou": facts.get("test_miou"), "up": facts.get("up", "z")}
-    if categories:
-        training |= {"parts": facts["parts"]}
     normalize = "none" if config.get("task") == "semantic" else "sphere"
     return export(
         model,
         path,
         classes=facts["classes"],
         categories=categories,
+        parts=facts["parts"] if categories else (),
         training=training,
         normalize=normalize,
         last=last,
     )
 
 
-def packed_bytes(
-    model: nn.Module,
-    classes: tuple[str, ...],
-    categories: tuple[str, ...],
-    training: dict,
-    normalize: str,
-    last: str,
-    golden_points: int,
+def _packed_bytes(
+    model: nn.Module, names: dict[str, Any], training: dict, normalize: str, last: str, golden_points: int
 ) -> bytes:
-    """The content of a packed file; the arguments are those of `export`."""
+    """The content of a packed file; `names` are classes, categories and parts, as the manifest has them."""
+    classes, categories = names["classes"], names.get("categories", [])
     if last not in LAST:
         raise UserError(f"last is {last!r}; expected one of {', '.join(LAST)}")
     if normalize not in ("sphere", "none"):
@@ -122,8 +121,7 @@ def packed_bytes(
     manifest = {
         "format": FORMAT,
         "model": name,
-        "classes": list(classes),
-        **({"categories": list(categories)} if categories else {}),
+        **names,
         "channels": channels,
         "normalize": normalize,
         "program": program.ops,

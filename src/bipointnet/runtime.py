@@ -72,6 +72,7 @@ class Model:
         self._core = core
         self.classes: list[str] = list(core.classes)
         self.categories: list[str] = list(core.categories)
+        self._parts: list[list[int]] = core.parts
         self.segments: bool = core.segments
         self.channels: int = core.channels
         self.isa: str = core.isa
@@ -121,16 +122,12 @@ class Model:
             raise UserError(f"the model names clouds ({self.manifest['model']}); ask it with predict, not segment")
         logits = self.logits(points, category=category, normalize=normalize, threads=threads)
         parts = self.parts(category)
-        return logits.argmax(axis=-1) if parts is None else parts[logits[..., parts].argmax(axis=-1)]
+        return parts[logits[..., parts].argmax(axis=-1)]
 
-    def parts(self, category: str | int | None) -> np.ndarray | None:
-        """The classes that points of a category may have, ascending; None where the file does not say."""
-        number, known = self._category(category), self.manifest["training"].get("parts")
-        if number < 0 or not isinstance(known, list) or len(known) != len(self.categories):
-            return None
-        own = known[number]
-        sound = isinstance(own, list) and all(type(part) is int and 0 <= part < len(self.classes) for part in own)
-        return np.unique(np.array(own)) if sound and own else None
+    def parts(self, category: str | int | None) -> np.ndarray:
+        """The classes that points of a category can have, ascending."""
+        number = self._category(category)
+        return np.array(self._parts[number]) if self._parts else np.arange(len(self.classes))
 
     def _category(self, category: str | int | None) -> int:
         """Its number, -1 for none."""

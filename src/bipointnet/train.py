@@ -43,7 +43,7 @@ from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.models import Output
-from bipointnet.nn import advance, calibrate
+from bipointnet.nn import advance, calibrate, spread_shifts
 from bipointnet.tasks import TASKS
 
 JUDGE_EVERY, JUDGE_LAST = 10, 10
@@ -152,7 +152,10 @@ class Run:
         self.steps = len(data.train) // (self.share * workers.count)
         torch.manual_seed(seed_of(config.seed, "weights"))
         sizes = len(self.task.classes), data.channels, len(self.task.categories)
-        self.model = checkpoint.build(config, *sizes).to(device)
+        self.model = checkpoint.build(config, *sizes)
+        if config.spread:
+            spread_shifts(self.model, config.spread)
+        self.model.to(device)
         self._measure(take_over(self.model, init) if init else set())
         # All ranks start from rank 0's parameters, which DDP hands out, so LSR's alpha is the same everywhere.
         # fallback_random: dropout draws the same mask compiled or not, so that `warm_up` can compare the two.

@@ -165,7 +165,7 @@ def look_into(model: Path = MODEL, as_json: bool = AS_JSON) -> None:
         f"{f', and {distances:,} for distances between points' if distances else ''}."
     )
     out.print(f"{len(facts['classes'])} classes: {plain(', '.join(facts['classes']))}")
-    shown = ", ".join(f"{name} {value}" for name, value in training.items() if value is not None and name != "parts")
+    shown = ", ".join(f"{name} {value}" for name, value in training.items() if value is not None)
     out.print(f"Training: {plain(shown) or 'the file does not say'}")
 
 

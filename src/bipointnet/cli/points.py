@@ -71,16 +71,11 @@ def _packed_labeller(path: Path) -> Labeller:
     def logits(clouds: "np.ndarray", category: int) -> "np.ndarray":
         told = category if category >= 0 else None
         found = model.logits(clouds, category=told, threads=os.cpu_count() or 1)
-        parts = model.parts(told)
-        return found if parts is None else _only(found, parts)
-
-    def own_parts(category: int) -> list[int]:
-        known = model.parts(category if category >= 0 else None)
-        return list(range(len(model.classes))) if known is None else known.tolist()
+        return _only(found, model.parts(told))
 
     return Labeller(
         logits,
-        own_parts,
+        lambda category: model.parts(category if category >= 0 else None).tolist(),
         model.classes,
         model.categories,
         model.channels,

@@ -13,6 +13,7 @@ from bipointnet.nn.operations import Operations, operations
 from bipointnet.nn.pooled import PooledLayer, in_full
 from bipointnet.nn.sign import clipped, hard_sign, narrowing, polynomial, sign, straight
 from bipointnet.nn.size import deployed_bytes
+from bipointnet.nn.spread import spread_shifts
 
 __all__ = [
     "BNN",
@@ -54,5 +55,6 @@ __all__ = [
     "operations",
     "polynomial",
     "sign",
+    "spread_shifts",
     "straight",
 ]

@@ -43,12 +43,12 @@ class _BinaryProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         a, w, scale = ctx.saved_tensors
-        g = grads[0]  # (R, M)
+        g, kind = grads[0].to(ctx.small), grads[0].dtype  # (R, M)
         column = scale.reshape(-1, 1)  # (M, 1) or (1, 1)
-        grad_a = g.to(ctx.small) @ (w.to(g.dtype) * column).to(ctx.small)
-        unscaled = (g.to(ctx.small).T @ a.to(ctx.small)).to(g.dtype)  # (M, K)
+        grad_a = g @ (w.to(kind) * column).to(ctx.small)
+        unscaled = (g.T @ a.to(ctx.small)).to(kind)  # (M, K)
         grad_scale = (unscaled * w).sum(dim=1)  # (M,)
-        return grad_a.to(g.dtype), unscaled * column, grad_scale.sum() if scale.dim() == 0 else grad_scale
+        return grad_a.to(kind), unscaled * column, grad_scale.sum() if scale.dim() == 0 else grad_scale
 
 
 def binary_product(a: Tensor, w: Tensor, scale: Tensor) -> Tensor:

@@ -1,0 +1,60 @@
+"""Shifts that start apart: what the first bits of a fresh network tell, and what a run with --spread is."""
+
+import pytest
+import torch
+
+from bipointnet.config import Config
+from bipointnet.errors import UserError
+from bipointnet.models.pointnet import PointNet, vanilla_pointnet
+from bipointnet.nn import LSR, BinaryLinear, EntropyMax, spread_shifts
+
+
+def fresh() -> PointNet:
+    torch.manual_seed(3)
+    return vanilla_pointnet(classes=5, linear=BinaryLinear.of(LSR()), pool=EntropyMax()).train()
+
+
+def codes(network: PointNet, points: torch.Tensor) -> int:
+    """How many of the points the first bits tell apart."""
+    return len((network.first(points) >= 0).reshape(-1, 64).unique(dim=0))
+
+
+def test_planes_through_the_mean_see_directions_only():
+    radius = torch.linspace(0.1, 3, 30).reshape(1, -1, 1)
+    ray = torch.cat([radius, -radius], dim=1) * torch.tensor([0.3, -0.8, 0.5])  # (1, 60, 3), its mean at 0
+    network = fresh()
+    assert codes(network, ray) == 2
+    spread_shifts(network, 1.0)
+    assert codes(network, ray) > 20
+
+
+def test_shifts_have_the_asked_width_and_nothing_else_changes():
+    network, plain = fresh(), fresh().state_dict()
+    spread_shifts(network, 0.5)
+    moved = {name for name, value in network.state_dict().items() if not torch.equal(value, plain[name])}
+    norms = {f"{n}.bias" for n, m in network.named_modules() if isinstance(m, torch.nn.BatchNorm1d)}
+    assert moved == norms
+    shifts = torch.cat([network.state_dict()[name] for name in norms])
+    assert shifts.std() == pytest.approx(0.5, rel=0.05)
+    assert shifts.mean() == pytest.approx(0, abs=0.05)
+
+
+def test_norms_without_a_shift_are_left_alone():
+    spread_shifts(torch.nn.BatchNorm1d(3, affine=False), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"method": "fp"}, "spread need a 1-bit method; found method 'fp'"),
+        ({"norm": False}, "spread is 1.0 without BatchNorm; expected 0"),
+    ],
+)
+def test_where_there_is_nothing_to_spread(options, sentence):
+    with pytest.raises(UserError, match=sentence):
+        Config(spread=1.0, **options)
+
+
+def test_a_run_that_spreads_is_not_the_papers():
+    assert Config().recipe == "paper"
+    assert Config(spread=1.0).recipe == "custom"
