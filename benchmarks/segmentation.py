@@ -14,16 +14,16 @@ from shapes_runs import main
 from bipointnet.config import Config
 
 RESULT = Path(__file__).parent / "results" / "segmentation-shapes.json"
-POINTS = {"part": 64, "semantic": 128}
-SHORT = {"epochs": 12, "batch": 32, "lr": 0.003, "device": "cpu"}
-NETWORKS = (("lsr", "ema-max"), ("fp", "max"), ("bnn", "max"))
+TASKS = {"part": {"points": 64, "lr": 0.003}, "semantic": {"points": 128, "lr": 0.005}}
+METHODS = {"lsr": {"spread": 1.0}, "fp": {}, "bnn": {"pool": "max"}}
+SHORT = {"epochs": 12, "batch": 32, "device": "cpu"}
 
 
 def jobs(folder: Path) -> dict[Path, Config]:
     return {
-        folder / f"{task}-{method}": Config(task=task, method=method, pool=pool, points=points, **SHORT)
-        for task, points in POINTS.items()
-        for method, pool in NETWORKS
+        folder / f"{task}-{method}": Config(task=task, method=method, **own, **options, **SHORT)
+        for task, own in TASKS.items()
+        for method, options in METHODS.items()
     }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from labelled_data import write_parts, write_rooms
 
+import bipointnet
 from bipointnet import clouds
 from bipointnet.data.shapenet_part import PARTS
 from bipointnet.errors import UserError
@@ -72,6 +73,14 @@ def test_eval_prints_a_table_and_json(parts, rooms):
     assert "ceiling" in shown
 
 
+def test_a_toml_file_is_judged_with_the_options_that_join_it(parts, tmp_path):
+    toml = tmp_path / "mugs.toml"
+    toml.write_text('category = "Mug"\nepochs = 1\n')
+    start = ["train", parts / "data", "--config", toml, *QUICK, "-o", tmp_path / "run"]
+    assert "mugs.toml and the options: category is 'Mug' with task 'classify'" in run(*start, code=2)
+    assert "/Mug: last epoch" in run(*start, "--task", "part")
+
+
 def test_packed_and_trained_networks_judge_alike(parts, rooms):
     for root, packed in ((parts, "parts.bpn"), (rooms, "rooms.bpn")):
         said = [json.loads(run("eval", root / model, root / "data", "--json")) for model in ("run", packed)]
@@ -94,6 +103,8 @@ def test_segment_writes_all_four_files(parts, tmp_path):
         "segment", parts / "parts.bpn", tmp_path / "mug.npy", "--category", "Mug", "-o", tmp_path / "deep" / "a"
     )
     assert "Written:" in shown
+    model = bipointnet.load(parts / "parts.bpn")
+    np.testing.assert_array_equal(model.label(tmp_path / "mug.npy", category="Mug"), np.load(tmp_path / "deep/a.npy"))
     assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == [f"a{suffix}" for suffix in SUFFIXES]
 
 
@@ -108,6 +119,15 @@ def test_segment_labels_every_point_of_a_room_and_compares(rooms, tmp_path):
     assert figures["points"] == len(room)
     labels = np.load(tmp_path / "room-labels.npy")
     assert figures["truth"]["oa"] == pytest.approx(100 * (labels == room[:, 6]).mean())
+    model = bipointnet.load(rooms / "rooms.bpn")
+    told: list[tuple[int, int]] = []
+    np.testing.assert_array_equal(
+        model.label(tmp_path / "room.npy", watch=lambda done, of: told.append((done, of))), labels
+    )
+    assert told[-1][0] == told[-1][1]
+    np.testing.assert_array_equal(model.label(clouds.read(tmp_path / "room.npy"), threads=2), labels)
+    with pytest.raises(UserError, match="the cloud: holds no colours"):
+        model.label(clouds.Cloud(room[:, :3].astype(np.float32)))
 
 
 def test_each_fold_of_six_areas_and_their_total(tmp_path):

@@ -154,13 +154,17 @@ def _typed(source: str, name: str, value: Any) -> Any:
     return value
 
 
-def from_mapping(source: str, values: dict[str, Any]) -> Config:
-    """A Config from names and values; `source` is what an error message names."""
+def _all_typed(source: str, values: dict[str, Any]) -> dict[str, Any]:
     names = Config.__annotations__
     for name in values:
         if name not in names:
             raise UserError(f"{source}: unknown option {name!r}{_near(name, names)}; known: {', '.join(sorted(names))}")
-    typed = {name: _typed(source, name, value) for name, value in values.items()}
+    return {name: _typed(source, name, value) for name, value in values.items()}
+
+
+def from_mapping(source: str, values: dict[str, Any]) -> Config:
+    """A Config from names and values; `source` is what an error message names."""
+    typed = _all_typed(source, values)
     try:
         return Config(**typed)
     except UserError as error:
@@ -168,12 +172,11 @@ def from_mapping(source: str, values: dict[str, Any]) -> Config:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The options of a TOML file, checked."""
+    """The options of a TOML file, each known and of its type; whether they fit shows with those they are joined by."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give --config an existing TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not valid TOML ({error})") from error
-    from_mapping(str(path), values)
-    return values
+    return _all_typed(str(path), values)

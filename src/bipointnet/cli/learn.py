@@ -115,7 +115,7 @@ def train(
     need_torch()
     options = {name: value for name, value in given.items() if value is not None}
     values = (read_toml(config) if config else {}) | options
-    settings = from_mapping("options", values)
+    settings = from_mapping(f"{config} and the options" if config else "options", values)
 
     from bipointnet.data import open_dataset
     from bipointnet.train import train as run_training
