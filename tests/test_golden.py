@@ -14,8 +14,11 @@ FOLDER = Path(__file__).parent / "golden"
 FILES = {"shapes-v1": (128, 0.88), "shapes-xnor-v1": (64, 0.6), "shapes-abc-net-v1": (64, 0.6)}
 
 
+PARTS = "shapes-parts-v1"
+
+
 def test_every_golden_file_is_known():
-    assert {path.stem for path in FOLDER.iterdir()} == set(FILES)
+    assert {path.stem for path in FOLDER.iterdir()} == {*FILES, PARTS}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -28,3 +31,17 @@ def test_a_golden_file_still_names_the_built_in_shapes(name):
     assert tuple(model.classes) == CLASSES
     found = (model.predict(clouds).labels == labels).mean()
     assert found > share
+
+
+def test_a_golden_file_still_names_the_parts_of_the_built_in_shapes():
+    model = bipointnet.load(FOLDER / f"{PARTS}.bpn")
+    rng = np.random.default_rng(11)
+    assert tuple(model.categories) == CLASSES
+    right = []
+    for category in CLASSES:
+        for _ in range(10):
+            cloud, parts = make_object(category, rng, 64)
+            labels = model.segment(cloud, category=category)
+            assert set(labels) <= set(model.parts(category))
+            right.append((labels == parts).mean())
+    assert np.mean(right) > 0.8

@@ -25,7 +25,7 @@ PAPER: dict[str, dict[str, Any]] = {
     "part": {"model": "pointnet", "points": 2048, "epochs": 250, "batch": 96},
     "semantic": {"model": "pointnet", "points": 4096, "epochs": 128, "batch": 128},
 }
-SEGMENTERS = ("pointnet", "pointnet-vanilla")  # backbones that label points
+LABELLING = ("pointnet", "pointnet-vanilla")  # backbones that label points
 
 # Pool of a full-precision network and of a 1-bit one, where it is not the maximum; PointConv has none.
 OWN_POOLS: dict[str, tuple[str | None, str | None]] = {"pointcnn": ("avg", "ema-avg"), "pointconv": (None, None)}
@@ -101,9 +101,9 @@ class Config:
                 raise UserError(
                     f"{name} is {value!r}; expected one of {', '.join(choices)}{_near(str(value), choices)}"
                 )
-        if self.task != "classify" and self.model not in SEGMENTERS:
+        if self.task != "classify" and self.model not in LABELLING:
             raise UserError(
-                f"task {self.task!r} has no {self.model}; expected one of {', '.join(SEGMENTERS)} as --model"
+                f"task {self.task!r} has no {self.model}; expected one of {', '.join(LABELLING)} as --model"
             )
         for name, task in (("category", "part"), ("fold", "semantic")):
             if getattr(self, name) is not None and self.task != task:

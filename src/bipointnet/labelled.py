@@ -71,11 +71,10 @@ def write_png(
     names: Sequence[str],
     *,
     up: str = "z",
-    hidden: Sequence[str] = HIDDEN,
 ) -> None:
     """A picture of two views and a legend; `up` is the axis that points up.
 
-    A cloud with a class named in `hidden` is a room: that class is left out, the first view leaves out the walls before
+    A cloud with a class of HIDDEN is a room: that class is left out, the first view leaves out the walls before
     the viewer too, and the second is the plan.
     """
     try:
@@ -88,7 +87,7 @@ def write_png(
         ) from error
     points, labels = _checked(points, labels, names)
     palette, counts = colours(len(names)), np.bincount(labels, minlength=len(names))
-    is_hidden = _hidden_at_first(names, counts, hidden)  # (classes,)
+    is_hidden = _hidden_at_first(names, counts)  # (classes,)
     chosen = _thinned(labels, PICTURE_POINTS)
     drawn = _two_views(_upright(points[chosen], up), palette[labels[chosen]], is_hidden[labels[chosen]])
     figure = Figure(figsize=(PICTURE[0] / 100, PICTURE[1] / 100), dpi=100)
@@ -129,9 +128,8 @@ def write_html(
     title: str,
     *,
     up: str = "z",
-    hidden: Sequence[str] = HIDDEN,
 ) -> None:
-    """One page that needs nothing else: the cloud to turn, classes to show and hide; those in `hidden` are so at first.
+    """One page that needs nothing else: the cloud to turn, classes to show and hide; those of HIDDEN are so at first.
 
     The page holds three uint16 a point, class after class, so that the counts of the classes tell the label of each.
     """
@@ -141,7 +139,7 @@ def write_html(
     lower, upper = xyz.min(axis=0), xyz.max(axis=0)
     steps = np.round((xyz - lower) * (_STEPS / np.where(upper > lower, upper - lower, 1))).astype("<u2")  # (M, 3)
     counts, kept = (np.bincount(of, minlength=len(names)) for of in (labels, labels[chosen]))
-    is_hidden = _hidden_at_first(names, counts, hidden)
+    is_hidden = _hidden_at_first(names, counts)
     cloud = {
         "title": _on_one_line(title),
         "count": _how_many(len(chosen), len(labels)),
@@ -222,9 +220,9 @@ def _upright(points: np.ndarray, up: str) -> np.ndarray:
     return np.roll(points, 2 - "xyz".index(up), axis=1)
 
 
-def _hidden_at_first(names: Sequence[str], counts: np.ndarray, hidden: Sequence[str]) -> np.ndarray:  # (classes,) bool
-    """Which classes that occur are named in `hidden`; none, if nothing else would be left to see."""
-    found = np.array([name.lower() in hidden for name in names]) & (counts > 0)
+def _hidden_at_first(names: Sequence[str], counts: np.ndarray) -> np.ndarray:  # (classes,) bool
+    """Which classes that occur are in HIDDEN; none, if nothing else would be left to see."""
+    found = np.array([name.lower() in HIDDEN for name in names]) & (counts > 0)
     return found & bool(counts[~found].any())
 
 
