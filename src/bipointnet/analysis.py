@@ -5,12 +5,10 @@ known by name.
 """
 
 import copy
-import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +18,7 @@ from torch import Tensor, nn
 from bipointnet import augment, metrics
 from bipointnet.models.pointnet import TNet
 from bipointnet.nn import BinaryLinear, PooledLayer, in_full
+from bipointnet.nn.hooks import hooked
 from bipointnet.tasks import orthogonality
 
 BATCH, GLANCED, PROBED = 16, 32, 16  # clouds in one pass, in a look during training, in the doubling of scales
@@ -80,21 +79,6 @@ class Study:
     def regularizer(self) -> float | None:
         """Of the largest T-Net, which is the one that training keeps near orthogonal; None without one."""
         return max(self.transforms, key=lambda t: t.size).regularizer if self.transforms else None
-
-
-@contextmanager
-def hooked(modules: Mapping[str, nn.Module], see: Callable[[str, nn.Module, Tensor, Tensor], Any]) -> Iterator[None]:
-    """Call see(name, module, input, output) whenever one of `modules` has run; what it returns replaces the output."""
-
-    def hook(name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Any:
-        return see(name, module, inputs[0], output)
-
-    hooks = [module.register_forward_hook(functools.partial(hook, name)) for name, module in modules.items()]
-    try:
-        yield
-    finally:
-        for handle in hooks:
-            handle.remove()
 
 
 def spread_evenly(count: int, of: int) -> np.ndarray:

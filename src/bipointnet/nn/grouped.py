@@ -75,13 +75,12 @@ class BinaryGrouped(BinaryLinear):
     def product(self, a: Tensor, w: Tensor) -> Tensor:
         return grouped_product(a, w, binary=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        a, w, scale = self.factors(x)
-        z = grouped_product(a, w, binary=True) * scale
-        of_points = self.method.point_scale(x)  # (..., G, 1)
-        if of_points is not None:
-            z = z * of_points.expand(*x.shape[:-1], self.out_features // self.groups).flatten(-2)
-        return z if self.bias is None else z + self.bias
+    def product_of_signs(self, a: Tensor, w: Tensor, scale: Tensor) -> Tensor:
+        return grouped_product(a, w, binary=True) * scale
+
+    def point_scale(self, x: Tensor) -> Tensor | None:
+        scale = super().point_scale(x)  # (..., G, 1)
+        return None if scale is None else scale.repeat_interleave(self.out_features // self.groups, dim=-2).squeeze(-1)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, groups={self.groups}"

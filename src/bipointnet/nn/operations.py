@@ -1,12 +1,13 @@
 """How many multiply-adds a network takes for one cloud, with 1 bit and with floats."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from bipointnet.nn import geometry  # noqa: F401  its operations are counted below
+from bipointnet.nn.hooks import hooked
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.pooled import in_full
 
@@ -37,22 +38,14 @@ def operations(model: nn.Module, points: int, channels: int) -> Operations:
     linears = {name: m for name, m in model.named_modules() if isinstance(m, (nn.Linear, BinaryLinear))}
     layers: dict[str, int] = {}
 
-    def see(name: str) -> Any:
-        def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            layers[name] = output.numel() * linears[name].weight.shape[1]
+    def see(name: str, module: nn.Module, x: Tensor, output: Tensor) -> None:
+        layers[name] = output.numel() * linears[name].weight.shape[1]
 
-        return hook
-
-    hooks = [module.register_forward_hook(see(name)) for name, module in linears.items()]
     cloud = torch.rand(1, points, channels, generator=torch.Generator().manual_seed(0))
     told = [torch.zeros(1, dtype=torch.int64)] if getattr(model, "categories", 0) else []
     counter = FlopCounterMode(display=False, custom_mapping=DISTANCES)
-    try:
-        with in_full(model), counter:
-            model(cloud.to(next(model.parameters())), *told)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with in_full(model), hooked(linears, see), counter:
+        model(cloud.to(next(model.parameters())), *told)
     counts = counter.get_flop_counts()["Global"]
     distances = sum(counts.get(op, 0) for op in DISTANCES) // 2
     one_bit = sum(count for name, count in layers.items() if isinstance(linears[name], BinaryLinear))
