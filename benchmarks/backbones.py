@@ -17,17 +17,14 @@ RESULT = Path(__file__).parent / "results" / "backbones-shapes.json"
 # Few points, as all neighbours of all points cost a CPU ten times what a PointNet does; balls of PointNet++ need more.
 POINTS = {"pointconv": 64, "pointnet2": 192, "dgcnn": 64, "pointcnn": 64}
 SHORT = {"epochs": 10, "batch": 32, "lr": 0.003, "device": "cpu"}
-METHODS = {"lsr": {"spread": 1.0}, "fp": {}, "xnor": {"pool": "max"}}
-NETWORKS = [(model, method) for model in POINTS for method in ("lsr", "fp")]
-NETWORKS += [("pointnet2", "xnor"), ("dgcnn", "xnor")]
+NETWORKS = [(model, method, None) for model in POINTS for method in ("lsr", "fp")]
+NETWORKS += [("pointnet2", "xnor", "max"), ("dgcnn", "xnor", "max")]
 
 
 def jobs(folder: Path) -> dict[Path, Config]:
     return {
-        folder / f"{model}-{method}": Config(
-            model=model, method=method, points=POINTS[model], **METHODS[method], **SHORT
-        )
-        for model, method in NETWORKS
+        folder / f"{model}-{method}": Config(model=model, method=method, pool=pool, points=POINTS[model], **SHORT)
+        for model, method, pool in NETWORKS
     }
 
 

@@ -6,22 +6,17 @@ fresh PointNet tells directions apart and nothing else. A step of Adam moves a s
 a short training ends near where it began. A full-precision network does not mind: its features say how far, too.
 """
 
-from itertools import pairwise
-
 import torch
 from torch import nn
 
 
 @torch.no_grad()
 def spread_shifts(model: nn.Module, width: float) -> None:
-    """Draw the shifts of BatchNorm in an untrained 1-bit network from a normal distribution of this `width`.
+    """Draw the shift of every BatchNorm of an untrained 1-bit network from a normal distribution of this `width`.
 
-    Those in front of Hardtanh in a Sequential are drawn. In front of a pool they stay: an EMA-max pool counts on bits
-    that are as often 1 as 0. The width is in standard deviations of what BatchNorm reads; 0 is what PyTorch and the
-    paper have.
+    It measures in standard deviations of what BatchNorm reads. 1 is a good start; 0 is what PyTorch and the paper have.
+    Those in front of pools are drawn too, though EMA-max counts on none: left at 0, rooms came out 4 points lower.
     """
     for module in model.modules():
-        if isinstance(module, nn.Sequential):
-            for norm, following in pairwise(module):
-                if isinstance(norm, nn.modules.batchnorm._BatchNorm) and isinstance(following, nn.Hardtanh):
-                    norm.bias.normal_(0, width)
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.bias is not None:
+            module.bias.normal_(0, width)
