@@ -15,15 +15,21 @@ from bipointnet.config import Config
 
 RESULT = Path(__file__).parent / "results" / "segmentation-shapes.json"
 TASKS = {"part": {"points": 64, "lr": 0.003}, "semantic": {"points": 128, "lr": 0.005}}
-METHODS = {"lsr": {"spread": 1.0}, "fp": {}, "bnn": {"pool": "max"}}
+NETWORKS = {
+    ("part", "lsr"): {},
+    ("part", "fp"): {},
+    ("part", "bnn"): {"pool": "max"},
+    ("semantic", "lsr"): {"spread": 1.0},
+    ("semantic", "fp"): {},
+    ("semantic", "bnn"): {"pool": "max"},
+}
 SHORT = {"epochs": 12, "batch": 32, "device": "cpu"}
 
 
 def jobs(folder: Path) -> dict[Path, Config]:
     return {
-        folder / f"{task}-{method}": Config(task=task, method=method, **own, **options, **SHORT)
-        for task, own in TASKS.items()
-        for method, options in METHODS.items()
+        folder / f"{task}-{method}": Config(task=task, method=method, **TASKS[task], **own, **SHORT)
+        for (task, method), own in NETWORKS.items()
     }
 
 
