@@ -19,6 +19,7 @@ from bipointnet.train import train
 
 KEPT = ("dataset", "task", "model", "method", "pool", "seed", "points", "epochs", "last_miou", "best_miou", "last_oa")
 KEPT += ("best_oa", "entropy", "seconds", "commit")
+RECIPE = ("lr", "batch", "spread")
 
 
 def data_of(config: Config) -> str:
@@ -60,4 +61,5 @@ def main(
     given = parser.parse_args()
     results = run_all(jobs(given.runs), given.workers)
     Console().print(table(results))
-    write_beside(to, json.dumps([{key: r[key] for key in KEPT if key in r} for r in results], indent=1).encode())
+    kept = [{key: r[key] for key in KEPT if key in r} | {key: r["config"].get(key) for key in RECIPE} for r in results]
+    write_beside(to, json.dumps(kept, indent=1).encode())

@@ -48,11 +48,13 @@ def test_norms_without_a_shift_are_left_alone():
     [
         ({"method": "fp"}, "spread need a 1-bit method; found method 'fp'"),
         ({"norm": False}, "spread is 1.0 without BatchNorm; expected 0"),
+        ({"spread": float("inf")}, "spread is inf; expected at most 10"),
+        ({"spread": -1.0}, "spread is -1.0; expected at least 0"),
     ],
 )
-def test_where_there_is_nothing_to_spread(options, sentence):
+def test_what_cannot_be_spread(options, sentence):
     with pytest.raises(UserError, match=sentence):
-        Config(spread=1.0, **options)
+        Config(**{"spread": 1.0, **options})
 
 
 def test_a_run_that_spreads_is_not_the_papers():

@@ -59,7 +59,7 @@ std::vector<JsonValue> Fields::list(const std::string& key, std::int64_t low, st
   if (value.kind() != JsonValue::Kind::array) fail_at(key, "a list");
   const auto length = static_cast<std::int64_t>(value.size());
   if (length < low || length > high) {
-    fail(what, key + " with " + std::to_string(length) + " items", range(low, high));
+    fail(what, key + " with " + std::to_string(length) + " items", low == high ? std::to_string(low) : range(low, high));
   }
   return value.items();
 }

@@ -125,6 +125,8 @@ class Config:
             raise UserError(
                 "binary_first, binary_last and spread need a 1-bit method; found method 'fp'; try --method lsr"
             )
+        if not self.spread <= 10:
+            raise UserError(f"spread is {self.spread}; expected at most 10 standard deviations")
         if self.spread and not self.norm:
             raise UserError(f"spread is {self.spread} without BatchNorm; expected 0, or leave --no-norm out")
 

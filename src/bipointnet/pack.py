@@ -55,7 +55,7 @@ def export(
     """
     names: dict[str, Any] = {"classes": list(classes)}
     names |= {"categories": list(categories)} if categories else {}
-    names |= {"parts": [list(numbers) for numbers in parts]} if parts else {}
+    names |= {"parts": [[int(number) for number in numbers] for numbers in parts]} if len(parts) else {}
     content = _packed_bytes(model, names, training or {}, normalize, last, golden_points)
     try:
         _core.Model(content, "portable")

@@ -372,6 +372,8 @@ def train(
     resume: go on where a run in `folder` was cut off; without one there, start.
     init: a run or checkpoint whose weights to start from, where they fit.
     """
+    if init and config.spread:
+        raise UserError(f"spread is {config.spread} with --init, whose weights bring shifts; expected one of the two")
     device = pick_device(config.device)
     workers = Workers(device)
     try:
