@@ -35,7 +35,7 @@ lint: $(DEV_READY)
 	$(BIN)/basedpyright
 
 test: lint core-test sanitize aarch64 fuzz
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The C++ tests: as they are, under sanitizers, and on ARM under qemu. What is not installed is said and left out.
 CMAKE = $(BIN)/cmake

@@ -104,7 +104,9 @@ def test_segment_writes_all_four_files(parts, tmp_path):
     )
     assert "Written:" in shown
     model = bipointnet.load(parts / "parts.bpn")
-    np.testing.assert_array_equal(model.label(tmp_path / "mug.npy", category="Mug"), np.load(tmp_path / "deep/a.npy"))
+    np.testing.assert_array_equal(
+        bipointnet.label(model, tmp_path / "mug.npy", category="Mug"), np.load(tmp_path / "deep/a.npy")
+    )
     assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == [f"a{suffix}" for suffix in SUFFIXES]
 
 
@@ -122,12 +124,12 @@ def test_segment_labels_every_point_of_a_room_and_compares(rooms, tmp_path):
     model = bipointnet.load(rooms / "rooms.bpn")
     told: list[tuple[int, int]] = []
     np.testing.assert_array_equal(
-        model.label(tmp_path / "room.npy", watch=lambda done, of: told.append((done, of))), labels
+        bipointnet.label(model, tmp_path / "room.npy", watch=lambda done, of: told.append((done, of))), labels
     )
     assert told[-1][0] == told[-1][1]
-    np.testing.assert_array_equal(model.label(clouds.read(tmp_path / "room.npy"), threads=2), labels)
+    np.testing.assert_array_equal(bipointnet.label(model, clouds.read(tmp_path / "room.npy"), threads=2), labels)
     with pytest.raises(UserError, match="the cloud: holds no colours"):
-        model.label(clouds.Cloud(room[:, :3].astype(np.float32)))
+        bipointnet.label(model, clouds.Cloud(room[:, :3].astype(np.float32)))
 
 
 def test_each_fold_of_six_areas_and_their_total(tmp_path):

@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "models": {"models", "nn"},
     "tasks": {"augment", "config", "data", "errors", "metrics", "models", "nn", "scores"},
     "scores": {"data", "metrics"},
-    "scan": {"clouds", "data", "errors"},
+    "scan": {"clouds", "data", "errors", "runtime"},
     "protocol": {"config", "data", "files", "metrics", "scores", "train"},
     "augment": {"config"},
     "data": {"data", "clouds", "errors", "files"},

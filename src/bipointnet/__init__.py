@@ -34,6 +34,7 @@ _HOMES = {
     "binarize": "nn",
     "calibrate": "nn",
     "export": "pack",
+    "label": "scan",
     "load": "runtime",
     "load_model": "checkpoint",
     "open_dataset": "data",

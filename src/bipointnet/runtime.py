@@ -4,7 +4,7 @@
     label, name, probabilities = model.predict(points)  # (N, 3)
 
     labels = bipointnet.load("parts.bpn").segment(points, category="Chair")  # (N,)
-    labels = bipointnet.load("rooms.bpn").label("scan.ply")  # (N,), of any size
+    labels = bipointnet.label(bipointnet.load("rooms.bpn"), "scan.ply")  # (N,), of any size
 
 docs/format.md says what a packed file holds.
 """
@@ -12,17 +12,13 @@ docs/format.md says what a packed file holds.
 import json
 import operator
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bipointnet import _core
 from bipointnet.errors import UserError
-
-if TYPE_CHECKING:
-    from bipointnet.clouds import Cloud
 
 LONGEST_HEADER = 2**24
 MOST_THREADS = 1024
@@ -123,47 +119,20 @@ class Model:
         category: its name or number, of a model with categories, for all clouds; only its own parts are named.
         normalize, threads: as in `predict`.
         """
-        self._require_segments()
+        self.require_segments()
         logits = self.logits(points, category=category, normalize=normalize, threads=threads)
         parts = self.parts(category)
         return parts[logits[..., parts].argmax(axis=-1)]
 
-    def label(
-        self,
-        cloud: "Cloud | str | Path",
-        *,
-        category: str | int | None = None,
-        threads: int = 1,
-        watch: Callable[[int, int], None] = lambda done, of: None,
-    ) -> np.ndarray:
-        """The class of every point of a file, or of a Cloud, however large: (N,) int64.
-
-        An object is dealt out into samples of as many points as the network was trained with; a room or scan, in metres
-        and with z up, is covered with overlapping blocks. category, threads: as in `segment`. watch: told how many
-        samples or blocks are done, of how many.
-        """
-        from bipointnet import clouds, scan
-
-        self._require_segments()
-        source = "the cloud" if isinstance(cloud, clouds.Cloud) else cloud
-        read = cloud if isinstance(cloud, clouds.Cloud) else clouds.read(cloud)
-        own = self.parts(category)
-
-        def logits(samples: np.ndarray) -> np.ndarray:
-            return self.logits(samples, category=category, threads=threads)[..., own]
-
-        if self._centres:
-            return own[scan.label_object(read, source, self.points, logits, watch)]
-        return own[scan.label_scene(read, source, self.points, self.channels, len(own), logits, watch)]
+    def require_segments(self) -> None:
+        """UserError for a model that names clouds."""
+        if not self.segments:
+            raise UserError(f"the model names clouds ({self.manifest['model']}); ask it with predict")
 
     def parts(self, category: str | int | None) -> np.ndarray:
         """The classes that points of a category can have, ascending."""
         number = self._category(category)
         return np.array(self._parts[number]) if self._parts else np.arange(len(self.classes))
-
-    def _require_segments(self) -> None:
-        if not self.segments:
-            raise UserError(f"the model names clouds ({self.manifest['model']}); ask it with predict")
 
     def _category(self, category: str | int | None) -> int:
         """Its number, -1 for none."""

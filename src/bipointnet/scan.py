@@ -9,14 +9,41 @@ from pathlib import Path
 
 import numpy as np
 
-from bipointnet.clouds import Cloud, require_finite
+from bipointnet.clouds import Cloud, read, require_finite
 from bipointnet.data.blocks import Columns, add_votes, cover, cover_size
 from bipointnet.errors import UserError
+from bipointnet.runtime import Model
 
 BATCH = 8  # samples or blocks at once
 
 Logits = Callable[[np.ndarray], np.ndarray]  # of clouds (B, P, C): (B, P, classes)
 Watch = Callable[[int, int], None]  # how many samples or blocks are done, of how many
+
+
+def label(
+    model: Model,
+    cloud: Cloud | str | Path,
+    *,
+    category: str | int | None = None,
+    threads: int = 1,
+    watch: Watch = lambda done, of: None,
+) -> np.ndarray:
+    """What a packed model says of every point of a file, or of a Cloud, however large: its class, (N,) int64.
+
+    A model that takes numbers as they are is one of rooms and scans, in metres and with z up. category: the object's,
+    where the model has categories. threads: they never change an answer. watch: told as the work goes on.
+    """
+    model.require_segments()
+    source = "the cloud" if isinstance(cloud, Cloud) else cloud
+    whole = cloud if isinstance(cloud, Cloud) else read(cloud)
+    own = model.parts(category)
+
+    def logits(samples: np.ndarray) -> np.ndarray:
+        return model.logits(samples, category=category, threads=threads)[..., own]
+
+    if model.manifest["normalize"] == "none":
+        return own[label_scene(whole, source, model.points, model.channels, len(own), logits, watch)]
+    return own[label_object(whole, source, model.points, logits, watch)]
 
 
 def label_object(cloud: Cloud, source: str | Path, points: int, logits: Logits, watch: Watch) -> np.ndarray:
