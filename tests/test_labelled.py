@@ -222,7 +222,7 @@ def test_the_axis_that_points_up_becomes_z(tmp_path: Path, up: str, axes: list[i
     assert np.isclose(np.linalg.det(np.eye(3)[axes]), 1), "a turn, not a mirror"
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.skipif(shutil.which("node") is None, reason="node, which reads JavaScript, is not installed")
 def test_script_of_the_page_is_javascript(tmp_path: Path) -> None:
     labelled.write_html(tmp_path / "a.html", *some_cloud(), NAMES, "a")
     scripts = re.findall(r"<script>(.*?)</script>", (tmp_path / "a.html").read_text(), re.DOTALL)

@@ -4,6 +4,7 @@ classify: a class for every cloud. part: a part for every point of an object. se
 block of a room. A run asks its task for the few things in which they differ.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -130,7 +131,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class _Segmentation(Task):
+class _Segmentation(Task, ABC):
     score: ClassVar[str] = "test_miou"
 
     @property
@@ -152,8 +153,9 @@ class _Segmentation(Task):
         """The class of each point, (M, P, classes) and (M,) -> (M, P)."""
         return logits.argmax(dim=-1)
 
+    @abstractmethod
     def scores(self, predictions: np.ndarray) -> scores.Scores:
-        raise NotImplementedError
+        """How well classes (M, P) of the test split's points are."""
 
     def judge(self, model: nn.Module, clouds: Tensor, labels: Tensor) -> dict[str, float]:
         predictions, bits = self.predict(model, clouds, labels)
