@@ -83,6 +83,13 @@ class Model:
         self._centres = self.manifest["normalize"] == "sphere"
 
     @property
+    def task(self) -> str:
+        """What it does: classify clouds, or label points: part (of objects), semantic (in rooms, as they are)."""
+        if not self.segments:
+            return "classify"
+        return "part" if self._centres else "semantic"
+
+    @property
     def points(self) -> int:
         """Points of a cloud the network was trained with; 1024 where the file does not say."""
         points = self.manifest["training"].get("points")

@@ -6,6 +6,7 @@ size, each spread over the whole object; a scan is covered with overlapping bloc
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,14 +37,34 @@ def label(
     model.require_segments()
     source = "the cloud" if isinstance(cloud, Cloud) else cloud
     whole = cloud if isinstance(cloud, Cloud) else read(cloud)
-    own = model.parts(category)
 
     def logits(samples: np.ndarray) -> np.ndarray:
-        return model.logits(samples, category=category, threads=threads)[..., own]
+        return model.logits(samples, category=category, threads=threads)
 
-    if model.manifest["normalize"] == "none":
-        return own[label_scene(whole, source, model.points, model.channels, len(own), logits, watch)]
-    return own[label_object(whole, source, model.points, logits, watch)]
+    network = Network(logits, model.parts(category), model.task, model.points, model.channels)
+    return label_by(network, whole, source, watch)
+
+
+class Network(NamedTuple):
+    """What labels points: logits of clouds; `own`, the classes that its points can have, ascending; what it reads."""
+
+    logits: Logits
+    own: np.ndarray
+    task: str
+    points: int
+    channels: int
+
+
+def label_by(network: Network, cloud: Cloud, source: str | Path, watch: Watch) -> np.ndarray:
+    """The class of every point of a cloud, (N,)."""
+    own, points = network.own, network.points
+
+    def logits(samples: np.ndarray) -> np.ndarray:
+        return network.logits(samples)[..., own]
+
+    if network.task == "semantic":
+        return own[label_scene(cloud, source, points, network.channels, len(own), logits, watch)]
+    return own[label_object(cloud, source, points, logits, watch)]
 
 
 def label_object(cloud: Cloud, source: str | Path, points: int, logits: Logits, watch: Watch) -> np.ndarray:

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 class Labeller(NamedTuple):
     """A trained or packed network that labels points.
 
-    logits: of clouds (B, P, C) of one category, -1 for none, with everything but the category's own parts out of reach.
-    own_parts: the classes that points of a category may have. data: what it was trained on, as result files call it.
+    logits: of clouds (B, P, C) of one category, -1 for none. own_parts: the classes that points of a category can have,
+    ascending. data: what it was trained on, as result files call it.
     """
 
     logits: Callable[["np.ndarray", int], "np.ndarray"]
-    own_parts: Callable[[int], list[int]]
+    own_parts: Callable[[int], "np.ndarray"]
     classes: list[str]
     categories: list[str]
     channels: int
@@ -53,13 +53,10 @@ def task_of(model: Path) -> str:
     """What a trained or packed network does: classify, part or semantic."""
     from bipointnet import runtime
 
-    packed = is_packed(model)
+    if is_packed(model):
+        return runtime.load(model).task
     facts = runtime.peek(model / "last.safetensors" if model.is_dir() else model) or {}
-    if not packed:
-        return facts.get("config", {}).get("task", "classify")
-    if not any(operation.get("op") == "join" for operation in facts["program"]):
-        return "classify"
-    return "semantic" if facts["normalize"] == "none" else "part"
+    return facts.get("config", {}).get("task", "classify")
 
 
 def _packed_labeller(path: Path) -> Labeller:
@@ -69,18 +66,16 @@ def _packed_labeller(path: Path) -> Labeller:
     training = model.manifest["training"]
 
     def logits(clouds: "np.ndarray", category: int) -> "np.ndarray":
-        told = category if category >= 0 else None
-        found = model.logits(clouds, category=told, threads=os.cpu_count() or 1)
-        return _only(found, model.parts(told))
+        return model.logits(clouds, category=category if category >= 0 else None, threads=os.cpu_count() or 1)
 
     return Labeller(
         logits,
-        lambda category: model.parts(category if category >= 0 else None).tolist(),
+        lambda category: model.parts(category if category >= 0 else None),
         model.classes,
         model.categories,
         model.channels,
         model.points,
-        task_of(path),
+        model.task,
         str(training.get("data", "")),
         training["up"] if training.get("up") in ("x", "y", "z") else "z",
     )
@@ -102,12 +97,11 @@ def _run_labeller(path: Path) -> Labeller:
         x = x if config["task"] == "semantic" else augment.normalize(x)
         told = [torch.full((len(x),), category)] if categories else []
         with torch.no_grad():
-            found = model(x, *told).logits.numpy()
-        return _only(found, np.array(facts["parts"][category])) if categories else found
+            return model(x, *told).logits.numpy()
 
     return Labeller(
         logits,
-        lambda category: facts["parts"][category] if categories else list(range(len(facts["classes"]))),
+        lambda category: np.array(facts["parts"][category]) if categories else np.arange(len(facts["classes"])),
         facts["classes"],
         categories,
         facts["channels"],
@@ -116,15 +110,6 @@ def _run_labeller(path: Path) -> Labeller:
         facts["data"],
         facts.get("up", "z"),
     )
-
-
-def _only(logits: "np.ndarray", parts: "np.ndarray") -> "np.ndarray":
-    """The logits (..., classes), with all but those of `parts` out of reach."""
-    import numpy as np
-
-    kept = np.full_like(logits, -np.inf)
-    kept[..., parts] = logits[..., parts]
-    return kept
 
 
 def labeller(model: Path) -> Labeller:
@@ -154,10 +139,11 @@ def judge_points(model: Path, data: str) -> tuple["PointClouds", "Scores"]:
     step = max(1, 2**15 // network.points)
     with counting_bar("judging") as watch:
         for category in range(len(clouds.classes)) if network.categories else [-1]:
+            own = network.own_parts(category)
             rows = np.flatnonzero(clouds.test.labels == category) if category >= 0 else np.arange(len(test))
             for start in range(0, len(rows), step):
                 some = rows[start : start + step]
-                found[some] = network.logits(test[some], category).argmax(axis=-1)
+                found[some] = own[network.logits(test[some], category)[..., own].argmax(axis=-1)]
                 watch(int((clouds.test.labels < category).sum()) + start, len(test))
     return clouds, (scores.of_blocks if semantic else scores.of_parts)(clouds, found)
 
@@ -216,11 +202,14 @@ def segment(
     cloud = clouds.read(file)
     expected = None if truth is None else scan.read_labels(truth, len(cloud.points), len(network.classes))
     with counting_bar("labelling") as watch:
-        if network.task == "semantic":
-            sizes = network.points, network.channels, len(network.classes)
-            labels = scan.label_scene(cloud, file, *sizes, lambda x: network.logits(x, number), watch)
-        else:
-            labels = scan.label_object(cloud, file, network.points, lambda x: network.logits(x, number), watch)
+        asked = scan.Network(
+            lambda x: network.logits(x, number),
+            network.own_parts(number),
+            network.task,
+            network.points,
+            network.channels,
+        )
+        labels = scan.label_by(asked, cloud, file, watch)
     written = _write(targets, cloud, labels, network.classes, up or network.up, file.name)
     found = np.bincount(labels, minlength=len(network.classes))
     figures: dict[str, Any] = {
@@ -234,7 +223,7 @@ def segment(
         confusion = metrics.confusion_matrix(expected, labels, len(network.classes))
         judged = scores.of_scenes(tuple(network.classes), confusion)
         if network.task == "part":
-            own = network.own_parts(number)
+            own = network.own_parts(number).tolist()
             iou = metrics.shape_ious(expected[None], labels[None], np.zeros(1, int), [own])
             judged = judged._replace(figures=judged.figures | {"miou": float(iou[0])})
         figures |= {"truth": judged.as_json()}
