@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import run
 from conftest import blobs, write_clouds
 
 from bipointnet import checkpoint, demo
@@ -17,52 +18,40 @@ from bipointnet.config import Config
 QUICK = ["--points", "24", "--epochs", "6", "--batch", "16", "--lr", "0.003", "--device", "cpu"]
 
 
-def run(command: list[str], *arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*command, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
-        timeout=300,
-        check=False,
-    )
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A folder of clouds and a run trained on it, from the command line."""
     root = tmp_path_factory.mktemp("trained")
     write_clouds(root / "data", blobs(0, 96, 48), blobs(1, 30, 48))
-    done = run([sys.executable, "-m", "bipointnet"], "train", root / "data", *QUICK, "-o", root / "run")
+    done = run("train", root / "data", *QUICK, "-o", root / "run")
     assert done.returncode == 0, done.stderr
     assert "last epoch" in done.stdout
     return root / "data", root / "run"
 
 
-def test_eval_prints_a_table_and_json(bipointnet, trained):
+def test_eval_prints_a_table_and_json(trained):
     data, folder = trained
-    shown = run(bipointnet, "eval", folder, data)
+    shown = run("eval", folder, data)
     assert shown.returncode == 0
     assert "overall" in shown.stdout
     assert "ball" in shown.stdout
-    judged = json.loads(run(bipointnet, "eval", folder / "best.safetensors", data, "--json").stdout)
+    judged = json.loads(run("eval", folder / "best.safetensors", data, "--json").stdout)
     assert judged["clouds"] == 30
     assert judged["oa"] > 80
     assert np.array(judged["confusion"]).sum() == 30
 
 
-def test_predict_names_what_is_in_a_file(bipointnet, trained, tmp_path):
+def test_predict_names_what_is_in_a_file(trained, tmp_path):
     data, folder = trained
     files = [next((data / "test" / name).iterdir()) for name in ("ball", "stick", "plate")]
     text = tmp_path / "few points.xyz"
     np.savetxt(text, np.load(files[1])[:20])
-    rows = json.loads(run(bipointnet, "predict", folder, *files, text, "--json").stdout)
+    rows = json.loads(run("predict", folder, *files, text, "--json").stdout)
     assert [Path(row["file"]).name for row in rows] == [p.name for p in [*files, text]]
     assert [row["points"] for row in rows] == [24, 24, 24, 20]
     assert sum(row["label"] == p.parent.name for row, p in zip(rows, files, strict=False)) >= 2
     assert all(0 < row["probability"] <= 1 for row in rows)
-    plain = run(bipointnet, "predict", folder, text)
+    plain = run("predict", folder, text)
     assert plain.returncode == 0
     assert "few points.xyz" in plain.stdout
 
@@ -72,7 +61,7 @@ def packed(trained: tuple[Path, Path]) -> Path:
     """The trained run as a packed model, from the command line."""
     _, folder = trained
     path = folder.parent / "model.bpn"
-    done = run([sys.executable, "-m", "bipointnet"], "export", folder, "-o", path)
+    done = run("export", folder, "-o", path)
     assert done.returncode == 0, done.stderr
     assert f"{path.stat().st_size:,} bytes" in done.stdout
     assert [p.name for p in folder.parent.iterdir() if p.name.endswith(".part")] == []
@@ -82,33 +71,34 @@ def packed(trained: tuple[Path, Path]) -> Path:
 def without_torch(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """A command where `import torch` fails, as it does on a machine without PyTorch."""
     code = "import sys; sys.modules['torch'] = None; from bipointnet.cli import main; main()"
-    return run([sys.executable, "-c", code], *arguments)
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"}, check=False)
 
 
-def test_export_says_what_it_wrote(bipointnet, trained, packed, tmp_path):
+def test_export_says_what_it_wrote(trained, packed, tmp_path):
     _, folder = trained
     path = tmp_path / "f32.bpn"
-    said = json.loads(run(bipointnet, "export", folder, "-o", path, "--last", "f32", "--json").stdout)
+    said = json.loads(run("export", folder, "-o", path, "--last", "f32", "--json").stdout)
     assert said["bytes"] == path.stat().st_size > packed.stat().st_size
     assert said["ratio"] == pytest.approx(said["fp32"] / said["bytes"], abs=0.01)
 
 
-def test_a_packed_model_is_judged_and_asked_like_its_run_but_without_torch(bipointnet, trained, packed):
+def test_a_packed_model_is_judged_and_asked_like_its_run_but_without_torch(trained, packed):
     data, folder = trained
     assert "overall" in without_torch("eval", packed, data).stdout
     judged = json.loads(without_torch("eval", packed, data, "--json").stdout)
-    of_run = json.loads(run(bipointnet, "eval", folder, data, "--json").stdout)
+    of_run = json.loads(run("eval", folder, data, "--json").stdout)
     assert judged["confusion"] == of_run["confusion"]
     assert (judged["clouds"], judged["oa"], judged["epoch"]) == (30, of_run["oa"], of_run["epoch"])
     files = sorted((data / "test").rglob("*.npy"))[::5]
     rows = json.loads(without_torch("predict", packed, *files, "--json").stdout)
-    of_run = json.loads(run(bipointnet, "predict", folder, *files, "--json").stdout)
+    of_run = json.loads(run("predict", folder, *files, "--json").stdout)
     for row, other in zip(rows, of_run, strict=True):
         assert [row[key] for key in ("file", "label", "points")] == [other[key] for key in ("file", "label", "points")]
         assert row["probability"] == pytest.approx(other["probability"], abs=0.02)
 
 
-def test_inspect_shows_operations_and_layers(bipointnet, trained, packed):
+def test_inspect_shows_operations_and_layers(trained, packed):
     shown = without_torch("inspect", packed)
     assert shown.returncode == 0
     assert all(word in shown.stdout for word in ("bilinear_pool", "1 bit", "float16", "a point", "stick", "ema-max"))
@@ -117,13 +107,13 @@ def test_inspect_shows_operations_and_layers(bipointnet, trained, packed):
     assert [o["op"] for o in facts["operations"]][:3] == ["points", "dense", "sign"]
     assert facts["multiply_adds"]["one_bit"] == 24 * (64 * 128 + 128 * 1024) + 1024 * 512 + 512 * 256
     assert facts["training"]["points"] == 24
-    layers = run(bipointnet, "inspect", trained[1])
+    layers = run("inspect", trained[1])
     assert all(word in layers.stdout for word in ("pooled.linear", "1024 x 128", "131,073", "parameters"))
 
 
-def test_verify_compares_everything(bipointnet, trained, packed, tmp_path):
+def test_verify_compares_everything(trained, packed, tmp_path):
     data, folder = trained
-    report = json.loads(run(bipointnet, "verify", packed, "--run", folder, "--data", data, "--json").stdout)
+    report = json.loads(run("verify", packed, "--run", folder, "--data", data, "--json").stdout)
     assert report["ok"]
     assert report["clouds"] == report["torch"]["clouds"] == 37
     assert report["torch"]["labels_different"] == report["torch"]["unexplained"] == 0
@@ -133,14 +123,14 @@ def test_verify_compares_everything(bipointnet, trained, packed, tmp_path):
     tensors, facts = checkpoint.load(folder / "last.safetensors")
     tensors["head.0.0.weight"].neg_()
     checkpoint.save(tmp_path / "other.safetensors", tensors, facts)
-    wrong = run(bipointnet, "verify", packed, "--run", tmp_path / "other.safetensors")
+    wrong = run("verify", packed, "--run", tmp_path / "other.safetensors")
     assert wrong.returncode == 1
     assert "Not as it should be" in wrong.stdout
     assert "operation" in wrong.stdout
 
 
-def test_bench_prints_a_table_and_json(bipointnet, packed):
-    report = json.loads(run(bipointnet, "bench", packed, "--points", "32", "--rounds", "3", "--json").stdout)
+def test_bench_prints_a_table_and_json(packed):
+    report = json.loads(run("bench", packed, "--points", "32", "--rounds", "3", "--json").stdout)
     assert (report["points"], report["threads"], report["rounds"]) == (32, 1, 3)
     assert report["ratio"]["torch"] > 0
     shown = without_torch("bench", packed, "--points", "32", "--rounds", "3")
@@ -149,20 +139,20 @@ def test_bench_prints_a_table_and_json(bipointnet, packed):
     assert "torch" not in shown.stdout
 
 
-def test_options_override_toml_which_overrides_the_defaults(bipointnet, trained, tmp_path):
+def test_options_override_toml_which_overrides_the_defaults(trained, tmp_path):
     data, _ = trained
     toml = tmp_path / "recipe.toml"
     toml.write_text('method = "bnn"\nepochs = 5\npoints = 24\nbatch = 16\ndevice = "cpu"\nlr = 1\n')
-    done = run(bipointnet, "train", data, "--config", toml, "--epochs", "1", "-o", tmp_path / "run", "--json")
+    done = run("train", data, "--config", toml, "--epochs", "1", "-o", tmp_path / "run", "--json")
     assert done.returncode == 0, done.stderr
     config = json.loads(done.stdout)["config"]
     assert (config["method"], config["epochs"], config["pool"], config["lr"]) == ("bnn", 1, "ema-max", 1.0)
 
 
-def test_version(bipointnet):
+def test_version():
     from bipointnet import __version__
 
-    assert run(bipointnet, "--version").stdout.strip() == __version__
+    assert run("--version").stdout.strip() == __version__
 
 
 MISTAKES = {
@@ -218,9 +208,9 @@ def junk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_sentence_and_exit_code_2(bipointnet, junk, mistake):
+def test_a_mistake_is_one_sentence_and_exit_code_2(junk, mistake):
     arguments, words = MISTAKES[mistake]
-    done = run(bipointnet, *arguments, cwd=junk)
+    done = run(*arguments, cwd=junk)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     lines = done.stderr.strip().splitlines()
@@ -232,18 +222,18 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(bipointnet, junk, mistake):
     assert not (junk / "m.bpn").exists(), "nothing is left behind"
 
 
-def test_a_run_is_not_overwritten(bipointnet, trained):
+def test_a_run_is_not_overwritten(trained):
     data, folder = trained
     before = (folder / "last.safetensors").read_bytes()
-    done = run(bipointnet, "train", data, *QUICK, "-o", folder)
+    done = run("train", data, *QUICK, "-o", folder)
     assert done.returncode == 2
     assert "--resume" in done.stderr
     assert (folder / "last.safetensors").read_bytes() == before
 
 
-def test_other_classes_are_told(bipointnet, trained, junk):
+def test_other_classes_are_told(trained, junk):
     _, folder = trained
-    done = run(bipointnet, "eval", folder, junk / "pair")
+    done = run("eval", folder, junk / "pair")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 

@@ -1,11 +1,9 @@
 """The commands for networks that label points, as a person runs them."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
 from labelled_data import write_parts, write_rooms
@@ -21,20 +19,12 @@ SUFFIXES = (".html", ".npy", ".ply", ".png")
 
 def run(*arguments: str | Path, cwd: Path | None = None, code: int = 0) -> str:
     """What a command says: on stdout, or on stderr where its exit code is to be 2."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bipointnet", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
+    said = commands.run(*arguments, cwd=cwd)
+    assert said.returncode == code, said.stderr
     if code:
-        assert "Traceback" not in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
-    return done.stderr if code else done.stdout
+        assert "Traceback" not in said.stderr
+        assert len(said.stderr.strip().splitlines()) == 1
+    return said.stderr if code else said.stdout
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +61,16 @@ def test_eval_prints_a_table_and_json(parts, rooms):
     shown = run("eval", rooms / "run", rooms / "data")
     assert "s3dis/Area_1" in shown
     assert "ceiling" in shown
+
+
+def test_eval_tests_on_what_was_not_learned(parts, rooms, tmp_path):
+    write_rooms(tmp_path / "data", areas=3)
+    for room in (tmp_path / "data").glob("Area_1_*"):
+        room.unlink()
+    for model in ("run", "rooms.bpn"):
+        said = run("eval", rooms / model, tmp_path / "data", code=2)
+        assert "was trained on all folds but Area_1 and may have learned from any of these: Area_2, Area_3" in said
+        assert "classes are not the 13 of s3dis/Area_1" in run("eval", rooms / model, parts / "data", code=2)
 
 
 def test_a_toml_file_is_judged_with_the_options_that_join_it(parts, tmp_path):
@@ -166,7 +166,9 @@ def test_mistakes_are_answered_in_a_sentence_and_leave_nothing(parts, rooms, tmp
         ([rooms / "run", tmp_path / "empty.xyz"], "the file is empty"),
         ([tmp_path / "cloud.npy", tmp_path / "cloud.npy"], "not a packed model and not a checkpoint"),
         ([*mug, "Mug", "-o", tmp_path / "cloud"], "would be overwritten, and it was read; choose another name"),
-        ([*mug, "Mug", "-o", "x" * 250], "expected the name of the files to write"),
+        ([*mug, "Mug", "-o", "x" * 221], "expected the name of the files to write"),
+        ([*mug, "Mug", "-o", "ä" * 150], "expected the name of the files to write"),
+        ([tmp_path / "taken.html", tmp_path / "cloud.npy"], "last.safetensors: not a checkpoint of bipointnet"),
         ([*mug, "Mug", "-o", tmp_path / "taken"], "is a folder where a file is to be written"),
     ):
         assert sentence in run("segment", *arguments, cwd=tmp_path, code=2)

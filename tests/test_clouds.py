@@ -93,6 +93,8 @@ def test_text_of_six_columns_keeps_xyz(tmp_path: Path) -> None:
         ("a.txt", "0 0 0 0 0 -1\n1 1 1 0 1 0\n", None),
         ("a.txt", "0 0 0 300 0 1\n1 1 1 0 1 0\n", None),
         ("a.pts", "2\n0 0 0 77 255 0 51\n1 1 1 5 0 0 0\n", [[1, 0, 0.2], [0, 0, 0]]),
+        ("a.pts", "x y z red green blue i\n0 0 0 255 0 51 9\n1 1 1 0 0 0 7\n", [[1, 0, 0.2], [0, 0, 0]]),
+        ("a.pts", "x y z i nx ny nz\n0 0 0 5 0.2 0.3 0.4\n", None),
         ("a.csv", "x,y,z,intensity,red,green,blue\n0,0,0,7,255,0,51\n1,1,1,7,0,0,0\n", [[1, 0, 0.2], [0, 0, 0]]),
         ("a.csv", "x,y,z,a,b,c\n0,0,0,7,255,0\n1,1,1,7,0,0\n", None),
     ],

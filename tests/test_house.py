@@ -1,6 +1,7 @@
 """Rules of the house: who imports whom, what an import costs, what the compiled core does."""
 
 import ast
+import functools
 import subprocess
 import sys
 import time
@@ -65,6 +66,7 @@ MAY_IMPORT = {
 }
 
 
+@functools.cache
 def modules() -> dict[str, ast.Module]:
     return {str(p.relative_to(ROOT).with_suffix("")): ast.parse(p.read_text()) for p in sorted(ROOT.rglob("*.py"))}
 

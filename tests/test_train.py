@@ -55,10 +55,9 @@ def test_a_one_bit_network_learns(tiny, tmp_path):
     assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
 
 
-POINTNETS = ("pointnet-vanilla", "pointnet")
 COMBINATIONS = [
-    *itertools.product(POINTNETS, CHOICES["method"], CHOICES["pool"]),
-    *itertools.product(("pointnet2", "dgcnn", "pointcnn"), ("fp", "xnor", "lsr"), ("max", "ema-max", "ema-avg")),
+    *itertools.product(["pointnet-vanilla"], CHOICES["method"], CHOICES["pool"]),
+    *itertools.product(["pointnet", "pointnet2", "dgcnn", "pointcnn"], ["fp", "xnor", "lsr"], CHOICES["pool"]),
     *(("pointconv", method, None) for method in ("fp", "xnor", "lsr")),
 ]
 
@@ -88,7 +87,7 @@ def test_a_run_starts_with_shifts_as_far_apart_as_asked(tiny, tmp_path):
         train(dataclasses.replace(QUICK, epochs=1, lr=1e-6, spread=spread), tiny, tmp_path / name)
     assert weights(tmp_path / "a")["first.1.bias"].std() < 1e-3
     assert 0.7 < weights(tmp_path / "b")["first.1.bias"].std() < 1.3
-    with pytest.raises(UserError, match=r"spread is 1.0 with --init, whose weights bring shifts"):
+    with pytest.raises(UserError, match=r"spread is 1.0 with --init, whose weights bring their own start"):
         train(dataclasses.replace(QUICK, spread=1.0), tiny, tmp_path / "c", init=tmp_path / "a")
     assert not (tmp_path / "c").exists()
 

@@ -210,12 +210,10 @@ def _is_number(field: str) -> bool:
 
 def _read_text(path: Path) -> _Parsed:
     """Rows of numbers, xyz first unless a header says otherwise; of the columns past xyz only colours are read."""
-    rows, declared, columns, past = _without_lead(_meaningful_lines(path))
+    rows, declared, columns, past = _without_lead(_meaningful_lines(path), path.suffix.lower() == ".pts")
     if not rows:
         return _Parsed(np.empty((0, 3)))
     separator = _separator(rows[0])
-    if path.suffix.lower() == ".pts" and len(_fields(rows[0], separator)) == 7:
-        past = (4, 5, 6)  # behind the intensity
     try:
         xyz = np.loadtxt(rows, delimiter=separator, usecols=columns, comments=None, quotechar='"', ndmin=2)
     except ValueError as error:
@@ -245,8 +243,13 @@ def _as_colors(columns: np.ndarray) -> np.ndarray | None:
     return columns / 255 if least >= 0 and most <= 255 and whole else None
 
 
-def _without_lead(lines: list[str]) -> tuple[list[str], int | None, Sequence[int], Sequence[int] | None]:
-    """The rows of numbers, the count declared above them, the columns of x, y and z, and those that may be colours."""
+def _without_lead(
+    lines: list[str], intensity: bool
+) -> tuple[list[str], int | None, Sequence[int], Sequence[int] | None]:
+    """The rows of numbers, the count declared above them, the columns of x, y and z, and those that may be colours.
+
+    intensity: whether one stands in front of the colours of seven columns without names.
+    """
     declared, columns, past = None, (0, 1, 2), (3, 4, 5)
     if lines and lines[0].isdecimal():
         declared, lines = int(lines[0]), lines[1:]
@@ -258,6 +261,8 @@ def _without_lead(lines: list[str]) -> tuple[list[str], int | None, Sequence[int
                 columns = tuple(names.index(axis) for axis in "xyz")
             colors = next((c for c in (("red", "green", "blue"), ("r", "g", "b")) if set(c) <= set(names)), None)
             past = None if colors is None else tuple(names.index(color) for color in colors)
+        elif intensity and len(names) == 7:
+            past = (4, 5, 6)
     return lines, declared, columns, past
 
 

@@ -56,8 +56,8 @@ class Config:
     norm: bool = _option(True, "Use BatchNorm.")
     spread: float = _option(
         0.0,
-        "Start the shifts of BatchNorm in a 1-bit network this far apart, so that bits split their inputs at different"
-        " places: 1 helps short trainings of PointNets.",
+        "Start the planes at which bits of a 1-bit network split their inputs this far apart, and across all inputs"
+        " alike: 1 helps short trainings of PointNets.",
         least=0,
     )
     category: str | None = _option(None, "Part: train on one category (default: on all, each cloud with its category).")

@@ -43,7 +43,7 @@ from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.models import Output
-from bipointnet.nn import advance, calibrate, spread_shifts
+from bipointnet.nn import advance, calibrate, spread_planes
 from bipointnet.tasks import TASKS
 
 JUDGE_EVERY, JUDGE_LAST = 10, 10
@@ -150,13 +150,14 @@ class Run:
         self.targets = torch.from_numpy(self.task.target(data.train)).to(device)
         self.share = min(config.batch, len(data.train)) // workers.count
         self.steps = len(data.train) // (self.share * workers.count)
+        first = next(self.batches(1))[0]
         torch.manual_seed(seed_of(config.seed, "weights"))
         sizes = len(self.task.classes), data.channels, len(self.task.categories)
         self.model = checkpoint.build(config, *sizes)
         if config.spread:
-            spread_shifts(self.model, config.spread)
+            spread_planes(self.model, config.spread, first[0])
         self.model.to(device)
-        self._measure(take_over(self.model, init) if init else set())
+        self._measure(first, take_over(self.model, init) if init else set())
         # All ranks start from rank 0's parameters, which DDP hands out, so LSR's alpha is the same everywhere.
         # fallback_random: dropout draws the same mask compiled or not, so that `warm_up` can compare the two.
         self.judged: nn.Module = self.model
@@ -168,11 +169,11 @@ class Run:
     def _to_device(self, split: Split) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(split.points).to(self.device), torch.from_numpy(split.labels).to(self.device)
 
-    def _measure(self, known: set[str]) -> None:
+    def _measure(self, first: tuple[Tensor, ...], known: set[str]) -> None:
         """Set what a network takes from its first batch, unless another run brought it."""
         measured = {name for name in self.model.state_dict() if name.endswith((".alpha", ".shift"))}
         if measured - known:
-            calibrate(self.model, *next(self.batches(1))[0])
+            calibrate(self.model, *first)
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.config.optimizer]
@@ -373,7 +374,9 @@ def train(
     init: a run or checkpoint whose weights to start from, where they fit.
     """
     if init and config.spread:
-        raise UserError(f"spread is {config.spread} with --init, whose weights bring shifts; expected one of the two")
+        raise UserError(
+            f"spread is {config.spread} with --init, whose weights bring their own start; expected one of the two"
+        )
     device = pick_device(config.device)
     workers = Workers(device)
     try:

@@ -132,10 +132,10 @@ def train(
         figures = run_training(
             settings, clouds, folder, resume=resume, init=init, watch=watcher(progress, title, settings.epochs)
         )
+    if figures["last_oa"] is None:  # a process that torchrun started beside the first, which judges and tells
+        return
     if as_json:
         print_json(figures)
-        return
-    if figures["last_oa"] is None:  # a process that torchrun started beside the first, which judges and tells
         return
     if "last_miou" in figures:
         said = f"{figures['last_miou']:.2f} % mIoU, {figures['last_oa']:.2f} % of all points; "
@@ -161,7 +161,7 @@ def _train_each(
 
     if init is not None:
         raise UserError("--init is for one network; found it with `each`; leave it out")
-    if "WORLD_SIZE" in os.environ:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError("`each` trains one network after the other; found torchrun; start it without, or name one")
     folder = folder or Path("runs") / "-".join(
         [Path(data).resolve().name, *_network_name(settings), f"seed{settings.seed}"]
@@ -177,6 +177,8 @@ def _train_each(
             totals = every_category(settings, open_dataset(data, settings.points), folder, watch)
         else:
             names = fold_names(data)
+            if not names:
+                raise UserError(f"{data}: has no folds; expected S3DIS; leave --fold out")
             totals = every_fold(
                 settings, names, lambda name: open_dataset(data, settings.points, fold=name), folder, watch
             )

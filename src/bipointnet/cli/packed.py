@@ -196,7 +196,7 @@ def print_verification(report: dict[str, Any]) -> None:
 def verify(
     path: Path = PACKED,
     run: Path | None = typer.Option(None, "--run", help="The run it was exported from: PyTorch joins in."),
-    data: str | None = typer.Option(None, "--data", help="Test clouds too: shapes, or a folder."),
+    data: str | None = typer.Option(None, "--data", help="Test clouds too: shapes, rooms, or a folder."),
     as_json: bool = AS_JSON,
 ) -> None:
     """Check a packed model value by value: numpy, every instruction set here and, with --run, PyTorch.

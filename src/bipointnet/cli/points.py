@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from bipointnet.scores import Scores
 
 
+LONGEST_NAME = 220  # in bytes; files are written beside under a longer one
+
+
 class Labeller(NamedTuple):
     """A trained or packed network that labels points.
 
@@ -90,7 +93,7 @@ def _run_labeller(path: Path) -> Labeller:
     from bipointnet import augment, checkpoint
 
     model, facts = checkpoint.load_model(path)
-    config, categories = facts["config"], facts["categories"]
+    config, categories = facts["config"], facts.get("categories", [])
 
     def logits(clouds: "np.ndarray", category: int) -> "np.ndarray":
         x = torch.from_numpy(clouds)
@@ -106,7 +109,7 @@ def _run_labeller(path: Path) -> Labeller:
         categories,
         facts["channels"],
         config["points"],
-        config["task"],
+        config.get("task", "classify"),
         facts["data"],
         facts.get("up", "z"),
     )
@@ -114,9 +117,10 @@ def _run_labeller(path: Path) -> Labeller:
 
 def labeller(model: Path) -> Labeller:
     """The network of a run or packed file; UserError where it names whole clouds."""
-    if task_of(model) == "classify":
+    network = (_packed_labeller if is_packed(model) else _run_labeller)(model)
+    if network.task == "classify":
         raise UserError(f"{model}: names whole clouds; expected a network trained with --task part or semantic")
-    return (_packed_labeller if is_packed(model) else _run_labeller)(model)
+    return network
 
 
 def judge_points(model: Path, data: str) -> tuple["PointClouds", "Scores"]:
@@ -127,11 +131,16 @@ def judge_points(model: Path, data: str) -> tuple["PointClouds", "Scores"]:
     from bipointnet.data import fold_names, open_dataset
 
     network = labeller(model)
-    # Data trained on in part say which: a category of objects, or a fold of rooms.
+    # Data trained on in part say which: a category of objects, or the fold of rooms that was left out.
     _, _, part = network.data.partition("/")
     semantic = network.task == "semantic"
-    folds = fold_names(data) if semantic and data != "rooms" else []
-    clouds = open_dataset(data, network.points, fold=part if part in folds else None)
+    folds = fold_names(data) if semantic and part else []
+    if folds and part not in folds:
+        raise UserError(
+            f"{data}: {model} was trained on all folds but {part} and may have learned from any of these: "
+            f"{', '.join(folds)}; expected data with {part}"
+        )
+    clouds = open_dataset(data, network.points, fold=part if folds else None)
     clouds = clouds.only(part) if part and not semantic else clouds
     require_same_classes(data, clouds.point_classes, model, network.classes, network.data)
     test = clouds.test.points[:, : network.points]
@@ -243,11 +252,14 @@ def segment(
 
 def _targets(to: Path | None, file: Path, sources: list[Path]) -> list[Path]:
     """The files to write, none of which is one that was read, or a folder."""
-    if to is not None and to.is_dir():
-        to = to / f"{file.stem}-labels"
-    stem = to or Path(f"{file.stem}-labels")
-    if not stem.name or len(stem.name) > 240:
-        raise UserError(f"--out is '{stem}'; expected the name of the files to write, without suffix")
+    usual = f"{file.stem}-labels"
+    stem = to or Path(usual)
+    if len(os.fsencode(stem.name)) <= LONGEST_NAME and stem.is_dir():
+        stem = stem / usual
+    if not stem.name or len(os.fsencode(stem.name)) > LONGEST_NAME:
+        raise UserError(
+            f"--out is '{stem}'; expected the name of the files to write, without suffix, {LONGEST_NAME} bytes at most"
+        )
     targets = [stem.with_name(stem.name + suffix) for suffix in (".ply", ".npy", ".html", ".png")]
     for target in targets:
         if target.is_dir():

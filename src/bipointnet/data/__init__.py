@@ -72,11 +72,11 @@ def open_dataset(data: str, points: int, seed: int = 0, fold: str | None = None)
 
 
 def fold_names(data: str) -> list[str]:
-    """What `open_dataset` takes as fold, of data that come in folds."""
-    layout, place = _find(data) if data not in ("shapes", "rooms") else (None, data)
-    if layout is not DATASETS["s3dis"]:
-        raise UserError(f"{place}: has no folds; expected S3DIS; leave --fold out")
-    return [fold.name for fold in s3dis.folds(Path(place))]
+    """What `open_dataset` takes as fold: none of data that come in no folds."""
+    if data in ("shapes", "rooms"):
+        return []
+    layout, place = _find(data)
+    return [fold.name for fold in s3dis.folds(place)] if layout is DATASETS["s3dis"] else []
 
 
 def _find(data: str) -> tuple[Layout, Path]:

@@ -13,7 +13,7 @@ from bipointnet.nn.operations import Operations, operations
 from bipointnet.nn.pooled import PooledLayer, in_full
 from bipointnet.nn.sign import clipped, hard_sign, narrowing, polynomial, sign, straight
 from bipointnet.nn.size import deployed_bytes
-from bipointnet.nn.spread import spread_shifts
+from bipointnet.nn.spread import spread_planes
 
 __all__ = [
     "BNN",
@@ -55,6 +55,6 @@ __all__ = [
     "operations",
     "polynomial",
     "sign",
-    "spread_shifts",
+    "spread_planes",
     "straight",
 ]
