@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bipointnet.data.blocks import Blocks, Columns, add_votes, cover, cover_size, grid_blocks, random_blocks
+from bipointnet.data.blocks import Blocks, Columns, add_votes, cover, cover_size, grid_blocks
 from bipointnet.errors import UserError
 
 
@@ -87,7 +87,7 @@ def test_overlapping_blocks_are_those_found_one_by_one(scan: np.ndarray):
 def test_blocks_hold_the_points_they_name(scan: np.ndarray, points: int):
     columns = Columns.of(scan, "scan")
     rng = np.random.default_rng(0)
-    for blocks in (all_of(columns, points), grid_blocks(columns, points, rng), random_blocks(columns, 5, points, rng)):
+    for blocks in (all_of(columns, points), grid_blocks(columns, points, rng)):
         assert blocks.points.shape == (len(blocks), points, 3 + scan.shape[1])
         require_true_points(scan, blocks)
 
@@ -96,7 +96,7 @@ def test_blocks_hold_the_points_they_name(scan: np.ndarray, points: int):
 def test_a_whole_column_begins_at_minus_a_half(scan: np.ndarray):
     columns = Columns.of(scan, "scan")
     rng = np.random.default_rng(0)
-    for blocks in (all_of(columns, 200), grid_blocks(columns, 200, rng), random_blocks(columns, 5, 200, rng)):
+    for blocks in (all_of(columns, 200), grid_blocks(columns, 200, rng)):
         np.testing.assert_array_equal(blocks.points[..., :2].min(axis=1), -0.5)
 
 
@@ -173,32 +173,11 @@ def test_the_fullest_block_is_kept_where_all_are_sparse(scan: np.ndarray):
 def test_no_point_is_drawn_twice_before_all_are_drawn(scan: np.ndarray, points: int):
     columns = Columns.of(scan, "scan")
     rng = np.random.default_rng(0)
-    for blocks in (grid_blocks(columns, points, rng), random_blocks(columns, 4, points, rng)):
-        for index, votes in zip(blocks.index, blocks.votes, strict=True):
-            times = np.unique(index, return_counts=True)[1]
-            assert times.max() - times.min() <= 1
-            assert votes.sum() == len(times)
-
-
-@given(scans())
-def test_random_blocks_have_all_points_of_a_square_metre(scan: np.ndarray):
-    xy = from_corner(scan)[:, :2]
-    blocks = random_blocks(Columns.of(scan, "scan"), 6, 200, np.random.default_rng(0))
-    for index in blocks.index:
-        inside = sorted(set(index.tolist()))
-        low, high = xy[inside].min(axis=0), xy[inside].max(axis=0)
-        assert (high - low <= 1 + 1e-6).all()
-        assert inside == np.flatnonzero(((xy >= low) & (xy <= high)).all(axis=1)).tolist()
-
-
-def test_random_blocks_reach_everywhere_and_depend_on_the_generator_only():
-    scan = dense(3.0, 3000)
-    columns = Columns.of(scan, "scan")
-    blocks = random_blocks(columns, 200, 500, np.random.default_rng(1))
-    assert len(np.unique(blocks.index)) > 0.99 * len(scan)
-    again = random_blocks(columns, 200, 500, np.random.default_rng(1))
-    np.testing.assert_array_equal(blocks.index, again.index)
-    assert not np.array_equal(blocks.index, random_blocks(columns, 200, 500, np.random.default_rng(2)).index)
+    blocks = grid_blocks(columns, points, rng)
+    for index, votes in zip(blocks.index, blocks.votes, strict=True):
+        times = np.unique(index, return_counts=True)[1]
+        assert times.max() - times.min() <= 1
+        assert votes.sum() == len(times)
 
 
 # Edges
@@ -209,7 +188,7 @@ def test_points_in_one_place(count: int):
     scan = np.tile(np.array([[3.0, -2.0, 7.0, 0.1, 0.5, 1.0]], np.float32), (count, 1))
     columns = Columns.of(scan, "scan")
     rng = np.random.default_rng(0)
-    for blocks in (all_of(columns, 64), grid_blocks(columns, 64, rng), random_blocks(columns, 1, 64, rng)):
+    for blocks in (all_of(columns, 64), grid_blocks(columns, 64, rng)):
         assert blocks.points.shape == (1, 64, 9)
         assert (blocks.points == np.array([-0.5, -0.5, 0, 0.1, 0.5, 1, 0, 0, 0], np.float32)).all()
         assert sorted(blocks.index[blocks.votes].tolist()) == list(range(count))

@@ -421,6 +421,11 @@ def test_ties_go_by_what_is_given_to_decide_them():
     ordered = gather(x, found[:, 0])
     assert (ordered[:, 1:, 0] >= ordered[:, :-1, 0]).all()
     assert found.equal(found[:, :1].expand_as(found))
+    with pytest.raises(ValueError, match="one row for each of"):
+        nearest(features, features, 3, ties=x[:, :20])
+    x[1, 7, 2] = torch.nan
+    with pytest.raises(ValueError, match=r"ties\[1, 7, 2\] is nan"):
+        nearest(features, features, 3, ties=x)
 
 
 def test_operations_keep_the_contract_of_torch():

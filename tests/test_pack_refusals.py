@@ -46,7 +46,10 @@ def with_value(name: str, value: float) -> PointNet:
 
 
 REFUSED = {
-    "a network of another kind": (lambda: nn.Linear(3, 5), "the network is a Linear; expected a PointNet"),
+    "a network of another kind": (
+        lambda: nn.Linear(3, 5),
+        "the network is a Linear; expected one of those that can be packed so far: PointNet",
+    ),
     "an odd forward": (
         lambda: shaken(Doubled(len(CLASSES), linear=BinaryLinear.of(LSR()), tnets=False)),
         "the network is a Doubled",

@@ -10,7 +10,7 @@ from conftest import VARIANTS
 from packed_networks import cloud, shaken
 from torch import nn
 
-from bipointnet import _core, pack, reference, runtime
+from bipointnet import _core, binarize, pack, reference, runtime
 from bipointnet.bench import float_bytes, float_twin, numpy_twin, random_weights
 from bipointnet.errors import UserError
 from bipointnet.models import PartPointNet, ScenePointNet
@@ -32,6 +32,22 @@ def network(kind: Any, method: str = "lsr", pool: str = "ema-max", seed: int = 0
 def export(model: nn.Module, path: Path, **options: Any) -> runtime.Model:
     pack.export(model, path, classes=CLASSES, last="f32", **options)
     return runtime.load(path, "portable")
+
+
+@pytest.mark.parametrize("tnets", [False, True])
+def test_a_converted_float_network_is_packed_like_any_other(tnets, tmp_path):
+    torch.manual_seed(0)
+    model, report = binarize(ScenePointNet(len(CLASSES), channels=9, tnets=tnets))
+    assert isinstance(model.joined[0].linear, BinaryLinear), str(report)
+    export(shaken(model, 9, 0), tmp_path / "a.bpn")
+    require_same(model, tmp_path / "a.bpn", 40, 9)
+
+
+def test_a_converted_network_of_parts_is_refused_as_its_forward_is_another(tmp_path):
+    model, _ = binarize(PartPointNet(len(CLASSES), tnets=False))
+    assert isinstance(model.get_submodule("joined.0.linear"), BinaryLinear)
+    with pytest.raises(UserError, match="PartPointNet with another forward; expected one of those that can be packed"):
+        pack.export(model, tmp_path / "a.bpn", classes=CLASSES)
 
 
 def require_same(model: nn.Module, path: Path, points: int, channels: int = 3, category: int | None = None) -> None:

@@ -66,6 +66,19 @@ def test_values_gradients_and_statistics_are_those_of_the_steps(linear, pool, re
     assert_same(fused(x), plain(x))
 
 
+@pytest.mark.parametrize("linear", LINEARS.values(), ids=LINEARS.keys())
+def test_a_norm_that_is_frozen_stays_as_it_is(linear):
+    fused, plain = twins(linear, MaxPool(), False)
+    x = torch.randn(6, 9, 13, dtype=torch.float64)
+    calibrate(fused, x)
+    plain.load_state_dict(fused.state_dict())
+    for layer in (fused, plain):
+        layer.norm.eval()  # pyright: ignore[reportOptionalMemberAccess]
+    before = {name: buffer.clone() for name, buffer in fused.named_buffers()}
+    assert_same(fused(x), plain(x))
+    assert all(torch.equal(buffer, before[name]) for name, buffer in fused.named_buffers())
+
+
 @pytest.mark.parametrize("pool", [MaxPool(), EntropyMax(), MeanPool()], ids=["max", "ema-max", "avg"])
 def test_neighbours_are_pooled_as_if_each_neighbourhood_were_alone(pool):
     """Filled up with copies of the nearest, which count for nothing; fused or not."""

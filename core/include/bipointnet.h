@@ -37,6 +37,7 @@ size_t bipointnet_classes(const bipointnet_model *model);
 const char *bipointnet_class_name(const bipointnet_model *model, size_t index); /* NULL past the last class */
 const char *bipointnet_manifest(const bipointnet_model *model);                /* JSON */
 int bipointnet_segments(const bipointnet_model *model); /* 1 where it names every point, 0 where it names the cloud */
+int bipointnet_normalizes(const bipointnet_model *model); /* 0 where it takes numbers as they are, like blocks of rooms */
 
 /* What a cloud can be, for a model that must be told: 0 categories, or the names of their numbers from 0 on. */
 size_t bipointnet_categories(const bipointnet_model *model);

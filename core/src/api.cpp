@@ -129,6 +129,10 @@ int bipointnet_segments(const bipointnet_model* model) {
   return model != nullptr && model->model.network().segments ? 1 : 0;
 }
 
+int bipointnet_normalizes(const bipointnet_model* model) {
+  return model != nullptr && model->model.network().normalize ? 1 : 0;
+}
+
 size_t bipointnet_categories(const bipointnet_model* model) {
   return model == nullptr ? 0 : model->model.network().categories.size();
 }

@@ -3,15 +3,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "bits.h"
+
 namespace bipointnet {
-namespace {
-
-std::size_t size(int count) { return static_cast<std::size_t>(count); }
-
-bool get_bit(const std::uint64_t* words, std::size_t index) { return words[index / 64] >> index % 64 & 1; }
-
-}  // namespace
-
 BlockRunner::BlockRunner(const Network& network, const Plan& plan, const Kernels& kernels, State& state,
                          Scratch& scratch, Pooled& pooled)
     : network_(network),

@@ -55,6 +55,9 @@ struct Layer {
   std::vector<float> bias;              // outputs
 };
 
+// Sizes in a file are ints.
+inline std::size_t size(int count) { return static_cast<std::size_t>(count); }
+
 // Bits that a program keeps, of every point or of the cloud.
 struct Kept {
   bool on_points = false;

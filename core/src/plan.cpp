@@ -8,8 +8,6 @@
 namespace bipointnet {
 namespace {
 
-std::size_t size(int count) { return static_cast<std::size_t>(count); }
-
 bool starts_pass(Op op) { return op == Op::points || op == Op::join; }
 
 bool ends_pass(Op op) { return op == Op::bilinear_pool || op == Op::pool; }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "bits.h"
 #include "delta.h"
 #include "workers.h"
 
@@ -13,10 +14,6 @@ namespace bipointnet {
 namespace {
 
 constexpr std::size_t kRowsTurned = 16;
-
-std::size_t size(int count) { return static_cast<std::size_t>(count); }
-
-bool get_bit(const std::uint64_t* words, std::size_t index) { return words[index / 64] >> index % 64 & 1; }
 
 // Rows of `lanes` numbers, one a class, as numbers of the first `points` points, point by point.
 void turn(const float* rows, std::size_t classes, std::size_t points, std::size_t lanes, float* numbers) {

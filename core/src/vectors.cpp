@@ -9,8 +9,6 @@ namespace {
 
 constexpr std::size_t kSums = 8;
 
-std::size_t size(int count) { return static_cast<std::size_t>(count); }
-
 // Eight sums of every eighth number each, then added in order: the same everywhere, and not one long chain.
 float mean_size(const Aligned<float>& x) {
   double sums[kSums] = {};

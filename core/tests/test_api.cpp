@@ -45,6 +45,7 @@ bipointnet_model* loaded(PackedFile file) {
 void check_clouds() {
   bipointnet_model* model = loaded(small_file());
   CHECK_EQUAL(bipointnet_segments(model), 0);
+  CHECK_EQUAL(bipointnet_normalizes(model), 0);
   CHECK_EQUAL(bipointnet_categories(model), 0u);
   CHECK(bipointnet_category_name(model, 0) == nullptr);
   const float cloud[6] = {1, 2, 3, -4, 5, -6};
@@ -86,6 +87,7 @@ void check_segments() {
   CHECK(std::strstr(bipointnet_error(), "a model that names every point") != nullptr);
   bipointnet_free(model);
   CHECK_EQUAL(bipointnet_segments(nullptr), 0);
+  CHECK_EQUAL(bipointnet_normalizes(nullptr), 0);
   CHECK_EQUAL(bipointnet_categories(nullptr), 0u);
 }
 

@@ -34,7 +34,8 @@ constexpr const char* kHelp =
     "               what the clouds are, for a model that must be told\n"
     "  --top K      the K most probable classes, each on a line (1)\n"
     "  --threads N  threads that share the points of a cloud (1)\n"
-    "  --raw        take the numbers as they are, without normalising the cloud\n"
+    "  --raw        take the numbers as they are, without normalising the cloud; a\n"
+    "               model of rooms wants this, and blocks cut beforehand\n"
     "  --json       print a JSON array\n"
     "  --help       print this\n"
     "  --version    print the version and the instruction set in use\n"
@@ -248,9 +249,6 @@ Answer answer_of(const bipointnet_model* model, const std::string& file, const O
   if (bipointnet_predict(model, cloud.data(), 1, points, raw, options.threads, logits.data()) != BIPOINTNET_OK) {
     throw Error(file + ": " + bipointnet_error());
   }
-  if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) {
-    throw Error(file + ": the model's answer is not finite, expected coordinates of ordinary size");
-  }
   return {file, points, guesses_of(model, logits, options.top)};
 }
 
@@ -297,6 +295,11 @@ void answer_all(const Options& options) {
   }
   const Model model = load(options.names[0]);
   category_of(model.get(), options);
+  if (bipointnet_segments(model.get()) != 0 && bipointnet_normalizes(model.get()) == 0 && !options.raw) {
+    throw Error(options.names[0] +
+                ": reads blocks of rooms, expected --raw and files that hold such blocks; "
+                "`bipointnet segment` cuts a scan into blocks");
+  }
   std::string json;
   for (std::size_t i = 1; i < options.names.size(); ++i) {
     std::string text;

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from bipointnet import augment, metrics
 from bipointnet.models.pointnet import TNet
-from bipointnet.nn import BinaryLinear, PooledLayer, in_full
+from bipointnet.nn import BinaryLinear, fused_layers, in_full
 from bipointnet.nn.hooks import hooked
 from bipointnet.tasks import orthogonality
 
@@ -229,9 +229,9 @@ def double_scales(
     bias yet, a value that equals the mean of its channel sits on the threshold, and rounding decides its sign.)
     """
     model = copy.deepcopy(model).train()
+    for layer in fused_layers(model):
+        layer.fused = False
     for module in model.modules():
-        if isinstance(module, PooledLayer):
-            module.fused = False
         if isinstance(module, (nn.Dropout, nn.Dropout1d)):
             module.p = 0.0
     layers = bilinear_layers(model)

@@ -215,7 +215,7 @@ class TorchReference:
         import torch
 
         from bipointnet import checkpoint
-        from bipointnet.nn import BinaryLinear, JoinedLinear, PooledLayer
+        from bipointnet.nn import BinaryLinear, fused_layers
 
         if is_packed(run):
             raise UserError(
@@ -234,9 +234,9 @@ class TorchReference:
             network: Any = self.network
             network.last.weight.data = network.last.weight.data.half().float()
         self.network.double()
+        for layer in fused_layers(self.network):
+            layer.fused = False  # else its linear layer's hook is passed by
         for module in self.network.modules():
-            if isinstance(module, (PooledLayer, JoinedLinear)):
-                module.fused = False  # else its linear layer's hook is passed by
             if isinstance(module, BinaryLinear):
                 module.register_forward_pre_hook(self._keep)
         self._no_grad, self._tensor = torch.no_grad, torch.from_numpy

@@ -12,8 +12,6 @@ from bipointnet.models.pointnet import TNet
 from bipointnet.nn import JoinedLinear, PooledLayer
 from bipointnet.program import Program, kind
 
-LARGEST_MATRIX = 181  # its square is a width
-
 
 def _layer_stage(name: str, layer: nn.Module) -> Stage:
     """A stage from linear -> [norm] -> activation as a Sequential."""
@@ -52,8 +50,6 @@ def _trunk(name: str, net: TNet | PointNet) -> list[Stage]:
 
 def _tnet(program: Program, name: str, net: TNet, before: list[Stage]) -> None:
     """The stages before a T-Net, the T-Net itself, and its matrix."""
-    if net.size > LARGEST_MATRIX:
-        raise UserError(f"{name}last: a matrix of size {net.size}; expected at most {LARGEST_MATRIX}")
     program.run([*before, *_trunk(name, net), Stage(f"{name}last", net.last)])
     program.keep_matrix(net.size)
 
@@ -172,4 +168,8 @@ def walker(model: nn.Module) -> tuple[str, Callable[[Program, Any], int]]:
         if isinstance(model, kind_of) and type(model).forward is kind_of.forward:
             vanilla = getattr(model, "input_transform", None) is None
             return name.replace("pointnet", "pointnet-vanilla") if vanilla else name, walk
-    raise UserError(f"the network is a {kind(model)}; expected a PointNet, the only backbone that can be packed so far")
+    known = [kind_of.__name__ for kind_of in WALKERS]
+    changed = " with another forward" if kind(model) in known else ""
+    raise UserError(
+        f"the network is a {kind(model)}{changed}; expected one of those that can be packed so far: {', '.join(known)}"
+    )

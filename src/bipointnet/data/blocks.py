@@ -112,13 +112,6 @@ def grid_blocks(columns: Columns, points: int, rng: np.random.Generator) -> Bloc
     return _drawn(columns, (inside for inside in whole if len(inside) >= fewest), points, rng)
 
 
-def random_blocks(columns: Columns, count: int, points: int, rng: np.random.Generator) -> Blocks:
-    """`count` blocks anywhere in the scan, each around a random point of it as far as the scan's edges let it."""
-    middles = columns.xyz[rng.integers(len(columns.xyz), size=count), :2]  # (count, 2)
-    corners = np.clip(middles - SIDE / 2, 0, np.maximum(columns.size[:2] - SIDE, 0))
-    return _drawn(columns, (_between(columns, corner) for corner in corners), points, rng)
-
-
 def cover(columns: Columns, points: int, batch: int) -> Iterator[Blocks]:
     """Blocks every half metre, at most `batch` at a time, in which every point of the scan has one vote or more.
 
@@ -158,15 +151,6 @@ def _corners(columns: Columns, step: int) -> np.ndarray:
 def _far(columns: Columns, corner: np.ndarray) -> np.ndarray:
     """The highest cell of the block that begins at a cell."""
     return np.minimum(corner + 1, np.array(columns.shape) - 1)
-
-
-def _between(columns: Columns, corner: np.ndarray) -> np.ndarray:
-    """The points of the block that begins at a place (x, y)."""
-    last = np.array(columns.shape) - 1
-    low, high = (np.minimum(np.floor(end / _CELL).astype(np.int64), last) for end in (corner, corner + SIDE))
-    near = columns.inside(low, high)
-    xy = columns.xyz[near, :2]
-    return near[((xy >= corner) & (xy <= corner + SIDE)).all(axis=1)]
 
 
 def _drawn(columns: Columns, each_inside: Iterable[np.ndarray], points: int, rng: np.random.Generator) -> Blocks:

@@ -369,17 +369,16 @@ def _make_split(seed: int, split: int, size: int, points: int) -> dict[str, np.n
 def room_blocks(points: int) -> PointClouds:
     """The data set as a network learns it: blocks of `points` points or 1024, 9 numbers each, as `blocks` says."""
     points = max(1024, points)
-    whole = rooms(points=DENSE)
-    key = (VERSION, DENSE, points)
     splits = [
-        cached("room-blocks", (*key, name), lambda split=split: _cut(split, points))
-        for name, split in (("train", whole.train), ("test", whole.test))
+        cached("room-blocks", (VERSION, DENSE, points, name), lambda name=name: _cut(name, points))
+        for name in ("train", "test")
     ]
     train, test = (Split(cut["points"], np.zeros(len(cut["points"]), np.int64), cut["labels"]) for cut in splits)
     return PointClouds("rooms", ("room",), train, test, CLASSES)
 
 
-def _cut(split: Split, points: int) -> dict[str, np.ndarray]:
+def _cut(name: str, points: int) -> dict[str, np.ndarray]:
+    split: Split = getattr(rooms(points=DENSE), name)
     rng, cut, labels = np.random.default_rng(0), [], []
     assert split.point_labels is not None
     for room, own in zip(split.points, split.point_labels, strict=True):

@@ -81,7 +81,7 @@ class Blueprint(NamedTuple):
 
     def layer(self, inputs: int, outputs: int, linear: LinearFactory | None = None) -> nn.Sequential:
         """linear -> BatchNorm -> activation."""
-        return self._finish((linear or self.linear)(inputs, outputs), outputs)
+        return self.finish((linear or self.linear)(inputs, outputs), outputs)
 
     def grouped_layer(self, groups: int, inputs: int, outputs: int) -> nn.Sequential:
         """block-diagonal linear -> BatchNorm -> activation: (..., groups, inputs) -> (..., groups * outputs)."""
@@ -89,11 +89,16 @@ class Blueprint(NamedTuple):
             linear = BinaryGrouped(groups, inputs, outputs, self.linear.method)
         else:
             linear = GroupedLinear(groups, inputs, outputs)
-        return self._finish(linear, groups * outputs)
+        return self.finish(linear, groups * outputs)
 
-    def _finish(self, linear: nn.Module, outputs: int) -> nn.Sequential:
+    def finish(self, linear: nn.Module, outputs: int) -> nn.Sequential:
+        """What is given -> BatchNorm -> activation."""
         norm = [PointNorm(outputs)] if self.norm else []
         return nn.Sequential(linear, *norm, self.activation())
+
+    def last(self, inputs: int, classes: int) -> nn.Module:
+        """The layer of logits."""
+        return (self.linear if self.binary_last else nn.Linear)(inputs, classes)
 
     def mlp(self, sizes: list[int], first: LinearFactory | None = None) -> nn.Sequential:
         """Layers between the given sizes; `first` makes the first one."""
@@ -118,7 +123,7 @@ class Classifier(nn.Module):
     def end_with(self, plan: Blueprint, sizes: list[int], classes: int) -> None:
         self.head = plan.mlp(sizes)
         self.dropout = nn.Identity() if plan.binary else nn.Dropout(0.4)
-        self.last = (plan.linear if plan.binary_last else nn.Linear)(sizes[-1], classes)
+        self.last = plan.last(sizes[-1], classes)
 
     def classify(self, pooled: Tensor) -> Tensor:
         """(B, features) -> logits (B, classes)"""

@@ -13,7 +13,7 @@ from typing import Unpack
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bipointnet.models.blueprint import Blueprint, Options, Output, PointNorm
+from bipointnet.models.blueprint import Blueprint, Options, Output
 from bipointnet.models.pointnet import Encoder, TNet, turn_points
 from bipointnet.nn import JoinedLinear
 
@@ -24,12 +24,9 @@ class Segmenter(nn.Module):
     categories: int
 
     def end_with(self, plan: Blueprint, inputs: int, sizes: list[int], classes: int) -> None:
-        norm = [PointNorm(sizes[0])] if plan.norm else []
-        self.joined = nn.Sequential(
-            JoinedLinear(plan.linear(inputs + self.categories, sizes[0])), *norm, plan.activation()
-        )
+        self.joined = plan.finish(JoinedLinear(plan.linear(inputs + self.categories, sizes[0])), sizes[0])
         self.head = plan.mlp(sizes)
-        self.last = (plan.linear if plan.binary_last else nn.Linear)(sizes[-1], classes)
+        self.last = plan.last(sizes[-1], classes)
 
     def label(self, points: list[Tensor], cloud: Tensor, category: Tensor | None) -> Tensor:
         """Features of points, each (B, N, K), of the cloud (B, K) and its category (B,) -> logits (B, N, classes)."""

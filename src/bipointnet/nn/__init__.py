@@ -10,7 +10,7 @@ from bipointnet.nn.joined import JoinedLinear
 from bipointnet.nn.linear import Binary, BinaryLinear, LinearFactory, advance
 from bipointnet.nn.methods import BNN, LSR, METHODS, XNOR, ABCNet, BiReal, IRNet, Method, XNORPlus
 from bipointnet.nn.operations import Operations, operations
-from bipointnet.nn.pooled import PooledLayer, in_full
+from bipointnet.nn.pooled import PooledLayer, fused_layers, in_full
 from bipointnet.nn.sign import clipped, hard_sign, narrowing, polynomial, sign, straight
 from bipointnet.nn.size import deployed_bytes
 from bipointnet.nn.spread import spread_planes
@@ -49,6 +49,7 @@ __all__ = [
     "clipped",
     "delta",
     "deployed_bytes",
+    "fused_layers",
     "hard_sign",
     "in_full",
     "narrowing",

@@ -105,6 +105,10 @@ def nearest(centres: Tensor, points: Tensor, k: int, dilation: int = 1, ties: Te
     if k < 1 or dilation < 1:
         raise ValueError(f"nearest: k = {k}, dilation = {dilation}, expected both to be at least 1")
     ties = points if ties is None else ties
+    if ties.dim() != 3 or ties.shape[:2] != points.shape[:2]:
+        raise ValueError(
+            f"nearest: ties are {tuple(ties.shape)}, expected one row for each of {tuple(points.shape[:2])}"
+        )
     index, square = _nearest(centres.detach(), points.detach(), ties.detach(), min(k * dilation, points.shape[1]))
     index, square = index[..., ::dilation], square[..., ::dilation]
     found = index.shape[2]
@@ -316,7 +320,7 @@ def _(points: Tensor, count: int) -> Tensor:
 @custom_op("bipointnet::nearest", mutates_args=())
 def _nearest(centres: Tensor, points: Tensor, ties: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k <= N nearest, nearest first: index (B, M, k), square (B, M, k)."""
-    _check_values("nearest", centres=centres, points=points)
+    _check_values("nearest", centres=centres, points=points, ties=ties)
     clouds, total, _ = points.shape
     order = _lexicographic(ties)
     (around, cloud), step = _grid(centres, gather(points, order))

@@ -18,7 +18,7 @@ from bipointnet.nn.product import binary_product
 
 
 class JoinedLinear(nn.Module):
-    """linear([x_1, x_2, ...]), of parts (B, N, K_i) or, for a part that all points share, (B, 1, K_i) -> (B, N, M).
+    """linear([x_1, x_2, ...]), of parts (B, N, K_i), the first, or (B, 1, K_i), which all points share -> (B, N, M).
 
     Args: linear, nn.Linear or BinaryLinear, that reads the sum of all K_i.
     Set `fused` to False to have `linear` read the parts side by side, as forward hooks on it need.
@@ -55,8 +55,7 @@ class JoinedLinear(nn.Module):
 
 def side_by_side(parts: list[Tensor]) -> Tensor:
     """The parts as rows of one tensor, those that points share repeated at each: (B, N, sum of K_i)."""
-    points = max(part.shape[1] for part in parts)
-    return torch.cat([part.expand(-1, points, -1) for part in parts], dim=-1)
+    return torch.cat([part.expand(-1, parts[0].shape[1], -1) for part in parts], dim=-1)
 
 
 def _sum(terms: object) -> Tensor:

@@ -144,7 +144,7 @@ class PooledLayer(nn.Module):
         bias = 0.0 if linear.bias is None else linear.bias
         mean: Any = norm.running_mean
         variance: Any = norm.running_var
-        if self.training:
+        if norm.training:
             mean, variance = self._statistics(norm, a, w, scale, bias, binary)
         slope = norm.weight * torch.rsqrt(variance + norm.eps)  # (M,)
         rising = torch.where(slope * scale >= 0, 1.0, -1.0).to(x.dtype).unsqueeze(1)  # (M, 1)
@@ -175,10 +175,15 @@ class PooledLayer(nn.Module):
         return mean, variance
 
 
+def fused_layers(model: nn.Module) -> list[PooledLayer | JoinedLinear]:
+    """Those that are computed step by step, where hooks on their parts are called, once `fused` is False."""
+    return [module for module in model.modules() if isinstance(module, (PooledLayer, JoinedLinear))]
+
+
 @contextmanager
 def in_full(model: nn.Module) -> Iterator[None]:
     """Judging mode, with every fused layer computed step by step so that hooks see its parts; then all as before."""
-    layers = [module for module in model.modules() if isinstance(module, (PooledLayer, JoinedLinear))]
+    layers = fused_layers(model)
     before, training = [layer.fused for layer in layers], model.training
     for layer in layers:
         layer.fused = False

@@ -31,7 +31,7 @@ from torch.fx.proxy import Attribute, TraceError
 from torch.utils._pytree import tree_leaves
 
 from bipointnet.errors import UserError
-from bipointnet.nn.pooled import PooledLayer
+from bipointnet.nn.pooled import fused_layers
 
 RECTIFIERS = ("elu", "silu", "mish", "hardswish", "softplus")
 MAKERS = ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
@@ -107,9 +107,8 @@ def copied(model: nn.Module) -> nn.Module:
             f"binarize: {type(model).__name__} cannot be copied ({error}); expected a network that copy.deepcopy "
             "takes; clear tensors that a forward has left on its modules"
         ) from error
-    for module in model.modules():
-        if isinstance(module, PooledLayer):
-            module.fused = False  # its parts are to be seen
+    for layer in fused_layers(model):
+        layer.fused = False  # its parts are to be seen
     return model
 
 
@@ -119,7 +118,7 @@ def leaf_modules(root: nn.Module) -> set[nn.Module]:
     def known(base: type) -> bool:
         home = base.__module__
         return home.startswith(("torch.nn.modules.", "bipointnet.nn.")) and not home.endswith(
-            (".module", ".container", ".pooled")
+            (".module", ".container", ".pooled", ".joined")
         )
 
     return {m for m in root.modules() if m is not root and (any(map(known, type(m).__mro__)) or is_linear(m))}
