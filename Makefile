@@ -34,8 +34,9 @@ lint: $(DEV_READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 
-test: lint core-test sanitize aarch64 fuzz
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+test: $(DEV_READY)
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint core-test sanitize aarch64 fuzz
+	$(BIN)/pytest -n 2 --dist worksteal
 
 # The C++ tests: as they are, under sanitizers, and on ARM under qemu. What is not installed is said and left out.
 CMAKE = $(BIN)/cmake
