@@ -1,8 +1,10 @@
 """clouds.py: every format, the laws of normalize and sample, and a sentence for every bad file."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,10 @@ from hypothesis.extra import numpy as hnp
 from bipointnet import clouds
 from bipointnet.clouds import Cloud, normalize, read, sample
 from bipointnet.errors import UserError
+
+# Their types are not those that their documentation promises.
+laspy: Any = importlib.import_module("laspy")
+pypcd4: Any = importlib.import_module("pypcd4")
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PLY = "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\nproperty float z\n"
@@ -230,7 +236,6 @@ def test_numpy(tmp_path: Path, dtype: type) -> None:
 
 
 def test_pcd(tmp_path: Path) -> None:
-    pypcd4 = pytest.importorskip("pypcd4")
     rgb = pypcd4.PointCloud.encode_rgb(np.array([[255, 0, 51]] * 50, np.uint8)).reshape(-1, 1)
     cloud = pypcd4.PointCloud.from_xyzrgb_points(np.concatenate([some_points(), rgb], axis=1))
     for encoding in (pypcd4.Encoding.ASCII, pypcd4.Encoding.BINARY, pypcd4.Encoding.BINARY_COMPRESSED):
@@ -245,7 +250,6 @@ def test_pcd(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["las", "laz"])
 @pytest.mark.parametrize("full", [255, 65535])
 def test_las(tmp_path: Path, suffix: str, full: int) -> None:
-    laspy = pytest.importorskip("laspy")
     xyz = some_points() + np.array([512_345.0, 5_412_345.0, 80.0])
     las = laspy.create(point_format=3, file_version="1.4")
     las.header.scales, las.header.offsets = [0.001] * 3, xyz.min(axis=0)
@@ -259,7 +263,6 @@ def test_las(tmp_path: Path, suffix: str, full: int) -> None:
 
 
 def test_cut_scans(tmp_path: Path) -> None:
-    laspy, pypcd4 = pytest.importorskip("laspy"), pytest.importorskip("pypcd4")
     las = laspy.create(point_format=0, file_version="1.2")
     las.x, las.y, las.z = some_points().T
     las.write(tmp_path / "a.las")
@@ -274,7 +277,6 @@ def test_cut_scans(tmp_path: Path) -> None:
 @pytest.mark.parametrize("offset", [103, 246, 254])  # counts of records, of extended records, of points
 @pytest.mark.parametrize("suffix", ["las", "laz"])
 def test_las_header_with_absurd_counts(tmp_path: Path, suffix: str, offset: int) -> None:
-    laspy = pytest.importorskip("laspy")
     las = laspy.create(point_format=6, file_version="1.4")
     las.x, las.y, las.z = some_points().T
     las.write(tmp_path / f"a.{suffix}")

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bipointnet import clouds
-from bipointnet.data import folder, open_dataset
+from bipointnet.data import folder, open_dataset, shapes
 from bipointnet.errors import UserError
 
 
@@ -171,7 +171,6 @@ def test_points_must_be_positive(tmp_path: Path) -> None:
 
 
 def test_shapes_are_the_same_for_every_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    shapes = pytest.importorskip("bipointnet.data.shapes")
     monkeypatch.setattr(shapes, "shapes", lambda points, seed: (points, seed))
     assert open_dataset("shapes", 100, seed=5) == (1024, 0)
     assert open_dataset("shapes", 1024, seed=5) == (2048, 0)
