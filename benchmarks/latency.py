@@ -18,10 +18,12 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from bipointnet import _core, bench, pack
+from bipointnet import _core
 from bipointnet.config import CHOICES
 from bipointnet.files import write_beside
-from bipointnet.runtime import load
+from bipointnet.packing import pack
+from bipointnet.runtime import bench
+from bipointnet.runtime.model import load
 
 HERE = Path(__file__).parent
 ACCURACY = HERE / "results" / "methods-shapes.json"

@@ -20,7 +20,7 @@ NETWORKS = {
     ("part", "lsr"): {},
     ("part", "fp"): {},
     ("part", "bnn"): {"pool": "max"},
-    ("semantic", "lsr"): {"spread": 1.0},
+    ("semantic", "lsr"): {"init_bias_std": 1.0},
     ("semantic", "fp"): {},
     ("semantic", "bnn"): {"pool": "max"},
 }

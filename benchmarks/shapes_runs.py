@@ -15,11 +15,11 @@ from rich.table import Table
 from bipointnet.config import Config
 from bipointnet.data import open_dataset
 from bipointnet.files import write_beside
-from bipointnet.train import train
+from bipointnet.training.loop import train
 
 KEPT = ("dataset", "task", "model", "method", "pool", "seed", "points", "epochs", "last_miou", "best_miou", "last_oa")
 KEPT += ("best_oa", "entropy", "seconds", "commit")
-RECIPE = ("lr", "batch", "spread")
+RECIPE = ("lr", "batch", "init_bias_std")
 
 
 def data_of(config: Config) -> str:

@@ -11,10 +11,10 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-import bipointnet.analysis
+import bipointnet.analysis.study
 import bipointnet.data
-import bipointnet.pack
-import bipointnet.train  # noqa: F401
+import bipointnet.packing.pack
+import bipointnet.training.loop  # noqa: F401
 from bipointnet.cli import main
 
 

@@ -13,9 +13,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.pool.glob import global_max_pool, global_mean_pool
 
 from bipointnet import binarize
-from bipointnet.nn import (
-    Report,
-)
+from bipointnet.convert import Report
 
 SMALL, PUBLISHED = (8, 16, 24, 16, 12), (64, 128, 1024, 512, 256)
 

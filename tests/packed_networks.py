@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from bipointnet.clouds import normalize
+from bipointnet.data.normalize import normalize
 from bipointnet.models import PointNet
 from bipointnet.nn import (
     METHODS,
@@ -71,7 +71,7 @@ def network(method: str = "lsr", pool: str = "ema-max", tnets: bool = False, see
     linear = nn.Linear if method == "fp" else BinaryLinear.of(METHODS[method])
     torch.manual_seed(seed)
     model = PointNet(len(CLASSES), linear=linear, pool=POOLS[pool](), tnets=tnets, **options)
-    return shaken(model, options.get("channels", 3), seed)  # pyright: ignore[reportReturnType]
+    return shaken(model, options.get("in_channels", 3), seed)  # pyright: ignore[reportReturnType]
 
 
 def with_layer(name: str, layer: nn.Module, pool: str = "ema-max") -> PointNet:

@@ -54,7 +54,7 @@ class Config:
     binary_first: bool = _option(False, "Binarize the first layer too.")
     binary_last: bool = _option(False, "Binarize the last layer too.")
     norm: bool = _option(True, "Use BatchNorm.")
-    spread: float = _option(
+    init_bias_std: float = _option(
         0.0,
         "Start the planes at which bits of a 1-bit network split their inputs this far apart, and across all inputs"
         " alike: 1 helps short trainings of PointNets.",
@@ -121,14 +121,16 @@ class Config:
         for name in ("drop", "label_smoothing"):
             if not getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}; expected less than 1")
-        if self.method == "fp" and (self.binary_first or self.binary_last or self.spread):
+        if self.method == "fp" and (self.binary_first or self.binary_last or self.init_bias_std):
             raise UserError(
-                "binary_first, binary_last and spread need a 1-bit method; found method 'fp'; try --method lsr"
+                "binary_first, binary_last and init_bias_std need a 1-bit method; found method 'fp'; try --method lsr"
             )
-        if not self.spread <= 10:
-            raise UserError(f"spread is {self.spread}; expected at most 10 standard deviations")
-        if self.spread and not self.norm:
-            raise UserError(f"spread is {self.spread} without BatchNorm; expected 0, or leave --no-norm out")
+        if not self.init_bias_std <= 10:
+            raise UserError(f"init_bias_std is {self.init_bias_std}; expected at most 10 standard deviations")
+        if self.init_bias_std and not self.norm:
+            raise UserError(
+                f"init_bias_std is {self.init_bias_std} without BatchNorm; expected 0, or leave --no-norm out"
+            )
 
     @property
     def recipe(self) -> str:

@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from bipointnet import checkpoint, pack, report, runtime
-from bipointnet.bench import bench
 from bipointnet.config import Config
 from bipointnet.data import open_dataset
 from bipointnet.data.dataset import PointClouds
+from bipointnet.evaluation.networks import Evaluation, evaluate
+from bipointnet.models import checkpoint
 from bipointnet.nn import deployed_bytes
-from bipointnet.tasks import Judgement, judge
-from bipointnet.train import Moment, Row, train
-from bipointnet.verify import verify
+from bipointnet.packing import pack
+from bipointnet.runtime import model as runtime
+from bipointnet.runtime.bench import bench
+from bipointnet.runtime.verify import verify
+from bipointnet.training.loop import Moment, Row, train
+from bipointnet.viz import demo_figure as report
 
 POINTS = 128
 VERIFIED, RACED = 50, 50  # test clouds compared value by value; rounds of the race
@@ -43,7 +46,7 @@ class Contestant:
     run: Path
     figures: dict[str, Any]
     bytes: int
-    judgement: Judgement
+    evaluation: Evaluation
     history: list[Row]
 
 
@@ -75,11 +78,13 @@ def train_all(data: PointClouds, folders: dict[str, Path], watch: Callable[[str,
 
 
 def contestant(name: str, figures: dict[str, Any], data: PointClouds, folder: Path) -> Contestant:
-    """A trained network, judged by its last epoch."""
+    """A trained network, evaluated by its last epoch."""
     model, _ = checkpoint.load_model(folder)
     history = checkpoint.load(folder / "resume.safetensors")[1]["history"]
-    judgement = judge(model, torch.from_numpy(data.test.points), data.test.labels, len(data.classes), figures["points"])
-    return Contestant(name, folder, figures, deployed_bytes(model), judgement, history)
+    evaluation = evaluate(
+        model, torch.from_numpy(data.test.points), data.test.labels, len(data.classes), figures["points"]
+    )
+    return Contestant(name, folder, figures, deployed_bytes(model), evaluation, history)
 
 
 def draw(path: Path, data: PointClouds, contestants: list[Contestant]) -> None:
@@ -90,9 +95,9 @@ def draw(path: Path, data: PointClouds, contestants: list[Contestant]) -> None:
         path,
         clouds=data.test.points[shown],
         labels=data.test.labels[shown],
-        probabilities=first.judgement.probabilities[shown],
+        probabilities=first.evaluation.probabilities[shown],
         classes=data.classes,
-        confusion=first.judgement.confusion,
+        confusion=first.evaluation.confusion,
         accuracy={
             c.name: [(r["epoch"], r["test_oa"]) for r in c.history if r["test_oa"] is not None] for c in contestants
         },
@@ -101,7 +106,7 @@ def draw(path: Path, data: PointClouds, contestants: list[Contestant]) -> None:
 
 
 def demo(folder: Path, watch: Callable[[str, Moment], None]) -> tuple[PointClouds, list[Contestant]]:
-    """Train and judge all three, and write FOLDER/demo.png; returns the shapes and the networks."""
+    """Train and evaluate all three, and write FOLDER/demo.png; returns the shapes and the networks."""
     data = open_dataset("shapes", POINTS)
     folders = {name: folder / f"{config.method}-{config.pool}" for name, config in NETWORKS.items()}
     figures = train_all(data, folders, watch)
@@ -122,7 +127,7 @@ def ship(folder: Path, data: PointClouds, one_bit: Contestant, watch: Callable[[
         "verify": verified,
         "clouds": len(clouds),
         "accuracy": 100 * float((said.labels == data.test.labels).mean()),
-        "as_torch": int((said.labels == one_bit.judgement.probabilities.argmax(axis=1)).sum()),
+        "as_torch": int((said.labels == one_bit.evaluation.probabilities.argmax(axis=1)).sum()),
         "truth": data.classes[data.test.labels[0]],
         "name": said.names[0],
         "probability": float(said.probabilities[0].max()),

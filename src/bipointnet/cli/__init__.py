@@ -2,8 +2,8 @@
 
 import sys
 
-from bipointnet.cli import ask, learn, packed, points, study  # noqa: F401
-from bipointnet.cli.shell import app, err, plain
+from bipointnet.cli import analyze, export, predict, segment, train  # noqa: F401
+from bipointnet.cli.common import app, err, plain
 from bipointnet.errors import UserError
 
 

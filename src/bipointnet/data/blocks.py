@@ -1,6 +1,6 @@
 """Rooms and scans as blocks: columns of 1 m x 1 m, each given to a network by itself, in the form of PointNet.
 
-A point of a block is x, y, z; red, green, blue in 0 to 1, if the scan has colours; and x, y, z as shares of the scan's
+A point of a block is x, y, z; red, green, blue in 0 to 1, if the scan has colors; and x, y, z as shares of the scan's
 size. The first x and y are centred: the block's least x and y lie at -0.5. The first z counts from the scan's lowest
 point, the floor. Lengths are metres, z is up.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bipointnet.clouds import require_finite
+from bipointnet.data.clouds import require_finite
 from bipointnet.errors import UserError
 
 # One block: which points (P,), which of them vote (P,), and the least x and y of its column (2,).
@@ -46,7 +46,7 @@ class Columns:
     """A scan whose points are sorted by cells of half a metre, so that a block is a few runs of them.
 
     xyz: (N, 3) float32, from the scan's lowest corner.
-    rgb: (N, 3) float32, or (N, 0) without colours.
+    rgb: (N, 3) float32, or (N, 0) without colors.
     size: (3,) float32, the greatest xyz.
     shape: cells along x and along y.
     order: (N,) int64, the points by cells.
@@ -89,7 +89,7 @@ class Columns:
 def _check(scan: np.ndarray, source: str | Path) -> None:
     if scan.ndim != 2 or scan.shape[1] not in (3, 6):
         raise UserError(
-            f"{source}: is an array of shape {scan.shape} where (points, 3) or, with colours, (points, 6) is expected;"
+            f"{source}: is an array of shape {scan.shape} where (points, 3) or, with colors, (points, 6) is expected;"
             " leave out the other columns"
         )
     if len(scan) == 0:
@@ -98,7 +98,7 @@ def _check(scan: np.ndarray, source: str | Path) -> None:
     rgb = scan[:, 3:]
     if rgb.size and (rgb.min() < 0 or rgb.max() > 1):
         raise UserError(
-            f"{source}: has colours from {rgb.min():g} to {rgb.max():g} where 0 to 1 are expected; divide them by 255"
+            f"{source}: has colors from {rgb.min():g} to {rgb.max():g} where 0 to 1 are expected; divide them by 255"
         )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bipointnet import clouds
+from bipointnet.data import clouds
 from bipointnet.data.cache import cached
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.errors import UserError
@@ -62,7 +62,7 @@ def _entries(folder: Path) -> list[Path]:
 def require_both_splits(
     classes: Sequence[str], train_labels: np.ndarray, test_labels: np.ndarray, source: str | Path
 ) -> None:
-    """A class without clouds in a split can be neither learnt nor judged."""
+    """A class without clouds in a split can be neither learnt nor evaluated."""
     for label, name in enumerate(classes):
         lacking = [split for split, labels in (("train", train_labels), ("test", test_labels)) if label not in labels]
         if lacking:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bipointnet.clouds import require_finite, require_points
+from bipointnet.data.clouds import require_finite, require_points
 from bipointnet.data.dataset import Split
 from bipointnet.errors import UserError
 

@@ -32,7 +32,7 @@ CLASSES: tuple[str, ...] = (
 
 # Part of the cache key: raise it whenever the same seed gives other rooms than before.
 VERSION = 1
-COLOUR_NOISE = 0.05
+COLOR_NOISE = 0.05
 DENSE = 65536  # points of a room that is cut into blocks: about 2000 a block
 GAP = 0.06  # free floor between any two pieces of furniture
 PLACING_TRIES = 25
@@ -58,11 +58,11 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True)
 class Item:
-    """One thing in a room: its class, its surfaces in place, and a colour  # (3,) for each surface."""
+    """One thing in a room: its class, its surfaces in place, and a color  # (3,) for each surface."""
 
     name: str
     surfaces: tuple[Surface, ...]
-    colours: tuple[np.ndarray, ...]
+    colors: tuple[np.ndarray, ...]
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:  # (3,), (3,)
         return joined(self.surfaces).bounds()
@@ -90,11 +90,11 @@ class Room:
 
 
 def _item(rng: Rng, name: str, surfaces: list[Surface]) -> Item:
-    """One of the class's colours, a little off for this item and a little more for each surface of it."""
+    """One of the class's colors, a little off for this item and a little more for each surface of it."""
     shades = _PALETTE[name]
     base = np.array(shades[rng.integers(len(shades))]) + rng.normal(0, 0.04, 3) + rng.normal(0, 0.06)
-    colours = [base + rng.normal(0, 0.04, 3) for _ in surfaces]
-    return Item(name, tuple(surfaces), tuple(colours))
+    colors = [base + rng.normal(0, 0.04, 3) for _ in surfaces]
+    return Item(name, tuple(surfaces), tuple(colors))
 
 
 def _rectangle(origin: np.ndarray, along: np.ndarray, up: np.ndarray) -> Surface:
@@ -333,14 +333,14 @@ def furnish(rng: Rng) -> Room:
 
 
 def make_room(rng: Rng, points: int) -> tuple[np.ndarray, np.ndarray]:  # (P, 6) float32, (P,) int64
-    """A room as points with position and colour, and the class of each."""
+    """A room as points with position and color, and the class of each."""
     check_size("points", points, least=1)
     room = furnish(rng)
     surfaces = [surface for item in room.items() for surface in item.surfaces]
     labels = np.array([CLASSES.index(item.name) for item in room.items() for _ in item.surfaces])  # (S,)
-    colours = np.array([colour for item in room.items() for colour in item.colours])  # (S, 3)
+    colors = np.array([color for item in room.items() for color in item.colors])  # (S, 3)
     xyz, surface = sample([(s, k) for k, s in enumerate(surfaces)], points, rng)
-    rgb = np.clip(colours[surface] + rng.normal(0, COLOUR_NOISE, (points, 3)), 0, 1)
+    rgb = np.clip(colors[surface] + rng.normal(0, COLOR_NOISE, (points, 3)), 0, 1)
     return np.hstack([xyz, rgb]).astype(np.float32), labels[surface]
 
 

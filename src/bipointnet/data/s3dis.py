@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bipointnet.clouds import require_finite
 from bipointnet.data.blocks import Columns, grid_blocks
 from bipointnet.data.cache import cached
+from bipointnet.data.clouds import require_finite
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.data.folder import size_and_time, subfolders, with_progress
 from bipointnet.data.published import checked_clouds, hdf5_arrays, lines, listed_files, numbers, point_labels
@@ -230,7 +230,7 @@ def _read_array(file: Path) -> tuple[np.ndarray, np.ndarray]:
         )
     _require_room(table, file)
     _require_classes(table[:, 6], file)
-    return _with_unit_colours(table[:, :6]), table[:, 6].astype(np.int64)
+    return _with_unit_colors(table[:, :6]), table[:, 6].astype(np.int64)
 
 
 def _read_annotations(annotations: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -239,7 +239,7 @@ def _read_annotations(annotations: Path) -> tuple[np.ndarray, np.ndarray]:
     names = [file.name for file in files]
     key = (os.fspath(annotations.absolute()), names, [size_and_time(file) for file in files], _CACHE_VERSION)
     stored = cached("s3dis-room", key, lambda: _parse_annotations(annotations, files))
-    return _with_unit_colours(np.hstack([stored["xyz"], stored["rgb"]])), stored["labels"].astype(np.int64)
+    return _with_unit_colors(np.hstack([stored["xyz"], stored["rgb"]])), stored["labels"].astype(np.int64)
 
 
 def _parse_annotations(annotations: Path, files: Sequence[Path]) -> dict[str, np.ndarray]:
@@ -261,18 +261,18 @@ def _parse_annotations(annotations: Path, files: Sequence[Path]) -> dict[str, np
 
 
 def _require_room(table: np.ndarray, source: Path) -> None:
-    """UserError unless a table (N, 6 or more) has points, all of them finite with colours of a byte."""
+    """UserError unless a table (N, 6 or more) has points, all of them finite with colors of a byte."""
     if len(table) == 0:
         raise UserError(f"{source}: the room is empty where at least one point is expected; leave the file out")
     require_finite(table, source)
     rgb = table[:, 3:6]
     if rgb.min() < 0 or rgb.max() > 255:
         raise UserError(
-            f"{source}: has colours from {rgb.min():g} to {rgb.max():g} where 0 to 255 are expected; unpack it again"
+            f"{source}: has colors from {rgb.min():g} to {rgb.max():g} where 0 to 255 are expected; unpack it again"
         )
 
 
-def _with_unit_colours(table: np.ndarray) -> np.ndarray:  # (N, 6) float32
+def _with_unit_colors(table: np.ndarray) -> np.ndarray:  # (N, 6) float32
     points = table.astype(np.float32)
     points[:, 3:] /= 255
     return points

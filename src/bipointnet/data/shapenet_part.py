@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bipointnet.clouds import require_finite
 from bipointnet.data.cache import cached
+from bipointnet.data.clouds import require_finite
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.data.folder import Listing, size_and_time, with_progress
 from bipointnet.data.published import (

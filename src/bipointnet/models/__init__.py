@@ -5,6 +5,7 @@ from functools import partial
 
 from torch import nn
 
+from bipointnet.config import Config
 from bipointnet.models.blueprint import Output
 from bipointnet.models.dgcnn import DGCNN
 from bipointnet.models.pointcnn import PointCNN
@@ -12,6 +13,7 @@ from bipointnet.models.pointconv import PointConvNet
 from bipointnet.models.pointnet import PointNet, vanilla_pointnet
 from bipointnet.models.pointnet2 import PointNet2
 from bipointnet.models.segmentation import PartPointNet, ScenePointNet
+from bipointnet.nn import METHODS, POOLS, BinaryLinear
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "pointnet-vanilla": vanilla_pointnet,
@@ -38,5 +40,22 @@ __all__ = [
     "PointNet",
     "PointNet2",
     "ScenePointNet",
+    "build",
     "vanilla_pointnet",
 ]
+
+
+def build(config: Config, num_classes: int, in_channels: int, categories: int = 0) -> nn.Module:
+    """The untrained network of a configuration; `categories` is for networks that read the category of a cloud."""
+    category_input = {"categories": categories} if config.task == "part" else {}
+    make = MODELS[config.model] if config.task == "classify" else SEGMENTERS[config.task][config.model]
+    return make(
+        num_classes=num_classes,
+        in_channels=in_channels,
+        **category_input,
+        linear=nn.Linear if config.method == "fp" else BinaryLinear.of(METHODS[config.method]),
+        pool=POOLS[config.pool]() if config.pool else None,
+        binary_first=config.binary_first,
+        binary_last=config.binary_last,
+        norm=config.norm,
+    )

@@ -26,8 +26,9 @@ from bipointnet.nn import (
 class Output(NamedTuple):
     """What a network says of a batch of clouds.
 
-    logits: (B, classes), or (B, N, classes) where points are labelled. pooled: (B, features), the global feature as the
-    last pool leaves it. transform: (B, D, D), the feature transform, or None where there is no T-Net.
+    logits: (B, num_classes), or (B, N, num_classes) where points are labelled.
+    pooled: (B, features), the global feature after the last pool.
+    transform: (B, D, D), the feature transform, or None where there is no T-Net.
     """
 
     logits: Tensor
@@ -96,9 +97,9 @@ class Blueprint(NamedTuple):
         norm = [PointNorm(outputs)] if self.norm else []
         return nn.Sequential(linear, *norm, self.activation())
 
-    def last(self, inputs: int, classes: int) -> nn.Module:
+    def last(self, inputs: int, num_classes: int) -> nn.Module:
         """The layer of logits."""
-        return (self.linear if self.binary_last else nn.Linear)(inputs, classes)
+        return (self.linear if self.binary_last else nn.Linear)(inputs, num_classes)
 
     def mlp(self, sizes: list[int], first: LinearFactory | None = None) -> nn.Sequential:
         """Layers between the given sizes; `first` makes the first one."""
@@ -120,11 +121,11 @@ class Blueprint(NamedTuple):
 class Classifier(nn.Module):
     """What every backbone ends with: the global feature, a head, and a last layer of logits."""
 
-    def end_with(self, plan: Blueprint, sizes: list[int], classes: int) -> None:
+    def end_with(self, plan: Blueprint, sizes: list[int], num_classes: int) -> None:
         self.head = plan.mlp(sizes)
         self.dropout = nn.Identity() if plan.binary else nn.Dropout(0.4)
-        self.last = plan.last(sizes[-1], classes)
+        self.last = plan.last(sizes[-1], num_classes)
 
     def classify(self, pooled: Tensor) -> Tensor:
-        """(B, features) -> logits (B, classes)"""
+        """(B, features) -> logits (B, num_classes)"""
         return self.last(self.dropout(self.head(pooled)))

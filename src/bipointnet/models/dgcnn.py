@@ -17,10 +17,10 @@ class EdgeConv(nn.Module):
     """
 
     def __init__(
-        self, plan: Blueprint, channels: int, sizes: tuple[int, ...], first: LinearFactory | None = None
+        self, plan: Blueprint, in_channels: int, sizes: tuple[int, ...], first: LinearFactory | None = None
     ) -> None:
         super().__init__()
-        widths = [2 * channels, *sizes]
+        widths = [2 * in_channels, *sizes]
         self.edges = plan.mlp(widths[:-1], first=first) if len(sizes) > 1 else nn.Identity()
         self.pooled = plan.pooled_layer(*widths[-2:])
 
@@ -31,25 +31,25 @@ class EdgeConv(nn.Module):
 
 
 class DGCNN(Classifier):
-    """DGCNN for classification: (B, N, channels) -> Output.
+    """DGCNN for classification: (B, N, in_channels) -> Output.
 
     The first graph joins neighbours in space, the second those whose features after the first are alike. Float in a
     1-bit network: the first layer and the last one.
 
     Args:
-        classes: number of classes.
-        channels: numbers a point, xyz first.
+        num_classes: number of classes.
+        in_channels: channels per point, xyz first.
         options: linear, pool, binary_first, binary_last, norm, as Blueprint explains them.
     """
 
-    def __init__(self, classes: int, channels: int = 3, **options: Unpack[Options]) -> None:
+    def __init__(self, num_classes: int, in_channels: int = 3, **options: Unpack[Options]) -> None:
         super().__init__()
         plan = Blueprint(**options)
         self.k = 20
-        self.near = EdgeConv(plan, channels, (64, 64, 64), first=plan.first)
+        self.near = EdgeConv(plan, in_channels, (64, 64, 64), first=plan.first)
         self.alike = EdgeConv(plan, 64, (128,))
         self.pooled = plan.pooled_layer(192, 1024)
-        self.end_with(plan, [1024, 512, 256], classes)
+        self.end_with(plan, [1024, 512, 256], num_classes)
 
     def forward(self, x: Tensor) -> Output:
         xyz, k = x[..., :3], min(self.k, x.shape[1])

@@ -57,25 +57,25 @@ class XConv(nn.Module):
 
 
 class PointCNN(Classifier):
-    """PointCNN for classification: (B, N, channels) -> Output.
+    """PointCNN for classification: (B, N, in_channels) -> Output.
 
     Four X-convolutions on all points, on 0.375 of them and, the last two, on 0.334 of these. Float in a 1-bit network:
     the two layers of each X-convolution that read offsets, and the last layer.
 
     Args:
-        classes: number of classes.
-        channels: numbers a point, xyz first.
+        num_classes: number of classes.
+        in_channels: channels per point, xyz first.
         options: linear, pool, binary_first, binary_last, norm, as Blueprint explains them; the pool is a mean unless
             one is given.
     """
 
-    def __init__(self, classes: int, channels: int = 3, **options: Unpack[Options]) -> None:
+    def __init__(self, num_classes: int, in_channels: int = 3, **options: Unpack[Options]) -> None:
         super().__init__()
         plan = Blueprint(**options)
         plan = plan._replace(pool=plan.pool or MeanPool())
         self.convs = nn.ModuleList(
             [
-                XConv(plan, channels - 3, 48, 8, 32, 1),
+                XConv(plan, in_channels - 3, 48, 8, 32, 1),
                 XConv(plan, 48, 96, 12, 64, 2),
                 XConv(plan, 96, 192, 16, 128, 2),
                 XConv(plan, 192, 384, 16, 256, 2),
@@ -84,7 +84,7 @@ class PointCNN(Classifier):
         self.kept = (0.375, 0.334, 1.0)
         self.activation = plan.activation()
         self.pool = nn.Sequential(*([] if plan.binary else [nn.ReLU()]), plan.fresh_pool())
-        self.end_with(plan, [384, 256, 128], classes)
+        self.end_with(plan, [384, 256, 128], num_classes)
 
     def forward(self, x: Tensor) -> Output:
         xyz, features = x[..., :3], x[..., 3:]

@@ -85,25 +85,25 @@ class PointConv(nn.Module):
 
 
 class PointConvNet(Classifier):
-    """PointConv for classification: (B, N, channels) -> Output.
+    """PointConv for classification: (B, N, in_channels) -> Output.
 
     512 centres with 32 neighbours, 128 with 64, one with all; in clouds of less than 1024 points half of the points and
     a quarter of these are centres. It sums with learned weights and has no pool: one that is given is not used. Float
     in a 1-bit network: the first layer, the first layers of all nets of offsets and of densities, and the last layer.
 
     Args:
-        classes: number of classes.
-        channels: numbers a point, xyz first.
+        num_classes: number of classes.
+        in_channels: channels per point, xyz first.
         options: linear, binary_first, binary_last, norm, as Blueprint explains them.
     """
 
-    def __init__(self, classes: int, channels: int = 3, **options: Unpack[Options]) -> None:
+    def __init__(self, num_classes: int, in_channels: int = 3, **options: Unpack[Options]) -> None:
         super().__init__()
         plan = Blueprint(**options)
-        self.near = PointConv(plan, channels - 3, (64, 64, 128), 512, 2, 32, 0.1, first=plan.first)
+        self.near = PointConv(plan, in_channels - 3, (64, 64, 128), 512, 2, 32, 0.1, first=plan.first)
         self.far = PointConv(plan, 128, (128, 128, 256), 128, 4, 64, 0.2)
         self.all = PointConv(plan, 256, (256, 512, 1024), 0, 0, 0, 0.4)
-        self.end_with(plan, [1024, 512, 256], classes)
+        self.end_with(plan, [1024, 512, 256], num_classes)
 
     def forward(self, x: Tensor) -> Output:
         _, features = self.all(*self.far(*self.near(x[..., :3], x[..., 3:])))

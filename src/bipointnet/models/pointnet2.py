@@ -55,26 +55,26 @@ class SetAbstraction(nn.Module):
 
 
 class PointNet2(Classifier):
-    """PointNet++ for classification: (B, N, channels) -> Output.
+    """PointNet++ for classification: (B, N, in_channels) -> Output.
 
     Half of the points, then a quarter of these, are centres of balls of radius 0.2 and 0.4 with at most 64 neighbours
     each; clouds are expected within the unit sphere. With fewer than 1024 points balls hold fewer neighbours, and their
     limit shrinks alike. Float in a 1-bit network: the first layer and the last one.
 
     Args:
-        classes: number of classes.
-        channels: numbers a point, xyz first.
+        num_classes: number of classes.
+        in_channels: channels per point, xyz first.
         options: linear, pool, binary_first, binary_last, norm, as Blueprint explains them.
     """
 
-    def __init__(self, classes: int, channels: int = 3, **options: Unpack[Options]) -> None:
+    def __init__(self, num_classes: int, in_channels: int = 3, **options: Unpack[Options]) -> None:
         super().__init__()
         plan = Blueprint(**options)
-        self.near = SetAbstraction(plan, channels - 3, (64, 64, 128), 2, 0.2, 64, 1024, first=plan.first)
+        self.near = SetAbstraction(plan, in_channels - 3, (64, 64, 128), 2, 0.2, 64, 1024, first=plan.first)
         self.far = SetAbstraction(plan, 128, (128, 128, 256), 4, 0.4, 64, 512)
         self.points = plan.mlp([259, 256, 512])
         self.pooled = plan.pooled_layer(512, 1024)
-        self.end_with(plan, [1024, 512, 256], classes)
+        self.end_with(plan, [1024, 512, 256], num_classes)
 
     def forward(self, x: Tensor) -> Output:
         xyz, features = self.far(*self.near(x[..., :3], x[..., 3:]))

@@ -3,9 +3,9 @@
 Both networks end alike: a layer reads what is known of a point beside what is known of its whole cloud, two more
 follow, and a float layer gives the logits of each point. There is no dropout.
 
-    PartPointNet(classes=4)                                   the parts of one category, as in the paper
-    PartPointNet(classes=50, categories=16)                   of all categories; each cloud comes with its category
-    ScenePointNet(classes=13, channels=9)                     objects in blocks of a room
+    PartPointNet(num_classes=4)                                   the parts of one category, as in the paper
+    PartPointNet(num_classes=50, categories=16)                   of all categories; each cloud comes with its category
+    ScenePointNet(num_classes=13, in_channels=9)                     objects in blocks of a room
 """
 
 from typing import Unpack
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from bipointnet.models.blueprint import Blueprint, Options, Output
 from bipointnet.models.pointnet import Encoder, TNet, turn_points
-from bipointnet.nn import JoinedLinear
+from bipointnet.nn import ConcatLinear
 
 
 class Segmenter(nn.Module):
@@ -23,13 +23,13 @@ class Segmenter(nn.Module):
 
     categories: int
 
-    def end_with(self, plan: Blueprint, inputs: int, sizes: list[int], classes: int) -> None:
-        self.joined = plan.finish(JoinedLinear(plan.linear(inputs + self.categories, sizes[0])), sizes[0])
+    def end_with(self, plan: Blueprint, inputs: int, sizes: list[int], num_classes: int) -> None:
+        self.joined = plan.finish(ConcatLinear(plan.linear(inputs + self.categories, sizes[0])), sizes[0])
         self.head = plan.mlp(sizes)
-        self.last = plan.last(sizes[-1], classes)
+        self.last = plan.last(sizes[-1], num_classes)
 
     def label(self, points: list[Tensor], cloud: Tensor, category: Tensor | None) -> Tensor:
-        """Features of points, each (B, N, K), of the cloud (B, K) and its category (B,) -> logits (B, N, classes)."""
+        """Features of points, each (B, N, K), of the cloud (B, K), its category (B,) -> logits (B, N, num_classes)."""
         if (category is not None) != (self.categories > 0):
             raise ValueError(
                 f"category is {category}; expected one a cloud of {self.categories} categories, or none of 0"
@@ -42,27 +42,32 @@ class Segmenter(nn.Module):
 
 
 class PartPointNet(Segmenter):
-    """Parts of an object: (B, N, channels) and, where there are categories, (B,) -> Output with logits (B, N, classes).
+    """Parts of an object: (B, N, in_channels), and (B,) if there are categories, -> logits (B, N, num_classes).
 
-    Encoder channels-64-128-128-512-2048, with a feature transform in front of the 512. The head reads the five features
+    Encoder in_channels-64-128-128-512-2048, with a feature transform before the 512. The head reads the five features
     of a point (the third before the transform, the last as the pool sees it) and the pooled one: 4928-256-256-128.
 
     Args:
-        classes: number of parts.
-        channels: numbers a point, xyz first; the input T-Net reads all and turns xyz.
+        num_classes: number of parts.
+        in_channels: channels per point, xyz first; the input T-Net reads all and turns xyz.
         categories: how many categories there are to be told, 0 for a network of one.
         tnets: with the input and the feature transform, or without.
         options: linear, pool, binary_first, binary_last, norm, as Blueprint explains them.
     """
 
     def __init__(
-        self, classes: int, channels: int = 3, categories: int = 0, tnets: bool = True, **options: Unpack[Options]
+        self,
+        num_classes: int,
+        in_channels: int = 3,
+        categories: int = 0,
+        tnets: bool = True,
+        **options: Unpack[Options],
     ) -> None:
         super().__init__()
         plan = Blueprint(**options)
         self.categories = categories
-        self.input_transform = TNet(plan, channels, 3, first=plan.first) if tnets else None
-        self.first = plan.layer(channels, 64, linear=plan.first)
+        self.input_transform = TNet(plan, in_channels, 3, first=plan.first) if tnets else None
+        self.first = plan.layer(in_channels, 64, linear=plan.first)
         self.second = plan.layer(64, 128)
         self.third = plan.layer(128, 128)
         self.feature_transform = TNet(plan, 128, 128) if tnets else None
@@ -70,7 +75,7 @@ class PartPointNet(Segmenter):
         # In front of a pool a 1-bit network has no activation.
         self.fifth = plan.layer(512, 2048)[: -1 if plan.binary else None]
         self.pool = plan.fresh_pool()
-        self.end_with(plan, 64 + 128 + 128 + 512 + 2048 + 2048, [256, 256, 128], classes)
+        self.end_with(plan, 64 + 128 + 128 + 512 + 2048 + 2048, [256, 256, 128], num_classes)
 
     def forward(self, x: Tensor, category: Tensor | None = None) -> Output:
         x = turn_points(x, self.input_transform)
@@ -85,24 +90,24 @@ class PartPointNet(Segmenter):
 
 
 class ScenePointNet(Encoder, Segmenter):
-    """Objects in a block of a room: (B, N, channels) -> Output with logits (B, N, classes).
+    """Objects in a block of a room: (B, N, in_channels) -> Output with logits (B, N, num_classes).
 
     PointNet's encoder; the head reads the 64 features of a point behind the transform and the 1024 of the cloud:
     1088-512-256-128.
 
     Args:
-        classes: number of classes.
-        channels: numbers a point, xyz first; the input T-Net reads all and turns xyz.
+        num_classes: number of classes.
+        in_channels: channels per point, xyz first; the input T-Net reads all and turns xyz.
         tnets, options: as in PartPointNet.
     """
 
     categories = 0
 
-    def __init__(self, classes: int, channels: int = 9, tnets: bool = True, **options: Unpack[Options]) -> None:
+    def __init__(self, num_classes: int, in_channels: int = 9, tnets: bool = True, **options: Unpack[Options]) -> None:
         super().__init__()
         plan = Blueprint(**options)
-        self.begin_with(plan, channels, tnets)
-        self.end_with(plan, 64 + 1024, [512, 256, 128], classes)
+        self.begin_with(plan, in_channels, tnets)
+        self.end_with(plan, 64 + 1024, [512, 256, 128], num_classes)
 
     def forward(self, x: Tensor) -> Output:
         points, pooled, transform = self.encode(x)

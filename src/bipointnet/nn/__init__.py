@@ -1,19 +1,16 @@
 """Building blocks of 1-bit point networks."""
 
-from bipointnet.nn.aggregate import POOLS, EntropyMax, EntropyMean, MaxPool, MeanPool, MeasuredMax, delta
 from bipointnet.nn.calibrate import calibrate
-from bipointnet.nn.conversion_report import Report, Row
-from bipointnet.nn.convert import binarize
-from bipointnet.nn.convolution import BinaryConv, PointPool
+from bipointnet.nn.concat_linear import ConcatLinear
+from bipointnet.nn.conv import BinaryConv, PointPool
+from bipointnet.nn.cost import Operations, deployed_bytes, operations
+from bipointnet.nn.fused_pool import PooledLayer, fused_layers, in_full
 from bipointnet.nn.grouped import BinaryGrouped, GroupedLinear
-from bipointnet.nn.joined import JoinedLinear
-from bipointnet.nn.linear import Binary, BinaryLinear, LinearFactory, advance
-from bipointnet.nn.methods import BNN, LSR, METHODS, XNOR, ABCNet, BiReal, IRNet, Method, XNORPlus
-from bipointnet.nn.operations import Operations, operations
-from bipointnet.nn.pooled import PooledLayer, fused_layers, in_full
+from bipointnet.nn.init import init_biases
+from bipointnet.nn.linear import Binary, BinaryLinear, LinearFactory, set_progress
+from bipointnet.nn.methods import BNN, LSR, METHODS, XNOR, ABCNet, BiReal, IRNet, Method, XNORPlusPlus
+from bipointnet.nn.pools import POOLS, EntropyMax, EntropyMean, MaxPool, MeanPool, MeasuredMax, delta
 from bipointnet.nn.sign import clipped, hard_sign, narrowing, polynomial, sign, straight
-from bipointnet.nn.size import deployed_bytes
-from bipointnet.nn.spread import spread_planes
 
 __all__ = [
     "BNN",
@@ -27,11 +24,11 @@ __all__ = [
     "BinaryConv",
     "BinaryGrouped",
     "BinaryLinear",
+    "ConcatLinear",
     "EntropyMax",
     "EntropyMean",
     "GroupedLinear",
     "IRNet",
-    "JoinedLinear",
     "LinearFactory",
     "MaxPool",
     "MeanPool",
@@ -40,11 +37,7 @@ __all__ = [
     "Operations",
     "PointPool",
     "PooledLayer",
-    "Report",
-    "Row",
-    "XNORPlus",
-    "advance",
-    "binarize",
+    "XNORPlusPlus",
     "calibrate",
     "clipped",
     "delta",
@@ -52,10 +45,11 @@ __all__ = [
     "fused_layers",
     "hard_sign",
     "in_full",
+    "init_biases",
     "narrowing",
     "operations",
     "polynomial",
+    "set_progress",
     "sign",
-    "spread_planes",
     "straight",
 ]

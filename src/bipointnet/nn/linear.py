@@ -33,12 +33,12 @@ class BinaryLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features)) if method.bias else None
         for name, scale in method.learned(self.weight).items():
             self.register_parameter(name, scale)
-        for name, value in method.driven().items():
+        for name, value in method.scheduled().items():
             self.register_buffer(name, value, persistent=False)
 
     @staticmethod
     def of(method: Method) -> "Binary":
-        """A factory for models: `PointNet(classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax())`."""
+        """A factory for models: `PointNet(num_classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax())`."""
         return Binary(method)
 
     def factors(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -66,18 +66,18 @@ class BinaryLinear(nn.Module):
     def calibrate(self, x: Tensor) -> None:
         self.method.calibrate(self, x)
 
-    def advance(self, done: float) -> None:
-        self.method.advance(self, done)
+    def set_progress(self, done: float) -> None:
+        self.method.set_progress(self, done)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, {self.method}"
 
 
-def advance(model: nn.Module, done: float) -> None:
+def set_progress(model: nn.Module, done: float) -> None:
     """Tell every bi-linear layer which share of the training is done; methods with a schedule set themselves."""
     for module in model.modules():
         if isinstance(module, BinaryLinear):
-            module.advance(done)
+            module.set_progress(done)
 
 
 @dataclass(frozen=True)

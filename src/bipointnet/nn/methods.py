@@ -43,8 +43,8 @@ class Method:
         """Learned scales by name, made when a layer is built; they are parameters of the layer from then on."""
         return {}
 
-    def driven(self) -> dict[str, Tensor]:
-        """What `advance` sets, by name: buffers of a layer that are no part of its state dict."""
+    def scheduled(self) -> dict[str, Tensor]:
+        """What `set_progress` sets, by name: buffers of a layer that are no part of its state dict."""
         return {}
 
     def binarize_input(self, x: Tensor, layer: BinaryLinear) -> Tensor:
@@ -72,7 +72,7 @@ class Method:
     def calibrate(self, layer: BinaryLinear, x: Tensor) -> None:
         """Set the scales from the first real input of the layer, before training."""
 
-    def advance(self, layer: BinaryLinear, done: float) -> None:
+    def set_progress(self, layer: BinaryLinear, done: float) -> None:
         """Told before every epoch which share of the training is done, from 0 up to 1."""
 
 
@@ -110,7 +110,7 @@ class XNOR(Method):
 
 
 @dataclass(frozen=True)
-class XNORPlus(Method):
+class XNORPlusPlus(Method):
     """XNOR-Net++ (Bulat and Tzimiropoulos 2019), its case 1: one learned scale a layer.
 
     Forward:   Z = alpha (sign(A) . sign(W)^T), no bias;   alpha starts at mean |W|
@@ -199,7 +199,7 @@ class IRNet(Method):
 
     slope: Slope = narrowing
 
-    def driven(self) -> dict[str, Tensor]:
+    def scheduled(self) -> dict[str, Tensor]:
         return {"narrowness": torch.tensor(1e-3)}
 
     def binarize_input(self, x: Tensor, layer: BinaryLinear) -> Tensor:
@@ -214,7 +214,7 @@ class IRNet(Method):
     def scale_count(self, outputs: int) -> int:
         return outputs
 
-    def advance(self, layer: BinaryLinear, done: float) -> None:
+    def set_progress(self, layer: BinaryLinear, done: float) -> None:
         layer.narrowness.fill_(math.exp(math.log(1e-3) + done * (math.log(10) - math.log(1e-3))))
 
     @staticmethod
@@ -274,7 +274,7 @@ def _unscaled(x: Tensor, scale: Tensor) -> Tensor:
 METHODS: dict[str, Method] = {
     "bnn": BNN(),
     "xnor": XNOR(),
-    "xnor++": XNORPlus(),
+    "xnor++": XNORPlusPlus(),
     "bi-real": BiReal(),
     "abc-net": ABCNet(),
     "ir-net": IRNet(),

@@ -1,0 +1,58 @@
+"""Checkpoints: one safetensors file each, with the facts of the run as JSON in its metadata. Never pickle."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor, nn
+
+from bipointnet.config import from_mapping
+from bipointnet.errors import UserError
+from bipointnet.files import write_beside
+from bipointnet.models import build
+
+FORMAT = 1
+
+
+def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """Write tensors and facts in one step; a kill leaves the file that was there before."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_beside(
+        path, safetensors.torch.save(tensors, metadata={"bipointnet": json.dumps({"format": FORMAT, **facts})})
+    )
+
+
+def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and facts of a checkpoint file."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {})["bipointnet"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+        reason = "it is not there" if not path.exists() else f"found {error}"
+        raise UserError(
+            f"{path}: not a checkpoint of bipointnet ({reason}); expected a file written by `train`"
+        ) from error
+    if facts.get("format") != FORMAT:
+        raise UserError(f"{path}: checkpoint format {facts.get('format')!r}; this version reads {FORMAT}")
+    return tensors, facts
+
+
+def find(run: Path) -> Path:
+    """The checkpoint meant by a run folder (its last epoch) or a checkpoint file."""
+    return run / "last.safetensors" if run.is_dir() else run
+
+
+def load_model(run: Path) -> tuple[nn.Module, dict[str, Any]]:
+    """The trained network of a run folder or checkpoint file, ready to evaluate, and the facts of its run."""
+    path = find(run)
+    tensors, facts = load(path)
+    try:
+        config = from_mapping(str(path), facts["config"])
+        model = build(config, len(facts["classes"]), facts["channels"], len(facts.get("categories", ())))
+        model.load_state_dict(tensors)
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise UserError(f"{path}: its tensors do not fit the network it names ({error})") from error
+    return model.eval(), facts

@@ -1,0 +1,67 @@
+"""What a network costs: bytes once deployed, and multiply-adds per cloud, with 1 bit and with floats."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from bipointnet.nn import geometry  # noqa: F401  its operations are counted below
+from bipointnet.nn.fused_pool import in_full
+from bipointnet.nn.hooks import hooked
+from bipointnet.nn.linear import BinaryLinear
+
+# PyTorch counts two operations a multiply-add; the shapes of tensors come in place of the tensors.
+DISTANCES = {
+    torch.ops.bipointnet.farthest_points: lambda points, count, *rest, **kwargs: 2 * count * points.numel(),
+    torch.ops.bipointnet.nearest: lambda centres, points, *rest, **kwargs: 2 * centres[1] * points.numel(),
+    torch.ops.bipointnet.density: lambda points, *rest, **kwargs: 2 * points[1] * points.numel(),
+}
+
+
+class Operations(NamedTuple):
+    """Multiply-adds for one cloud.
+
+    layers: of each linear layer, by name; one_bit: of the bi-linear ones together. float: of all others, and of
+    products of features with each other (T-Nets, X-convolutions, PointConv's sums). distances: between points.
+    """
+
+    layers: dict[str, int]
+    one_bit: int
+    float: int
+    distances: int
+
+
+@torch.no_grad()
+def operations(model: nn.Module, points: int, channels: int) -> Operations:
+    """Count what `model` does with a cloud (1, points, channels), step by step as it is written."""
+    linears = {name: m for name, m in model.named_modules() if isinstance(m, (nn.Linear, BinaryLinear))}
+    layers: dict[str, int] = {}
+
+    def see(name: str, module: nn.Module, x: Tensor, output: Tensor) -> None:
+        layers[name] = output.numel() * linears[name].weight.shape[1]
+
+    cloud = torch.rand(1, points, channels, generator=torch.Generator().manual_seed(0))
+    told = [torch.zeros(1, dtype=torch.int64)] if getattr(model, "categories", 0) else []
+    counter = FlopCounterMode(display=False, custom_mapping=DISTANCES)
+    with in_full(model), hooked(linears, see), counter:
+        model(cloud.to(next(model.parameters())), *told)
+    counts = counter.get_flop_counts()["Global"]
+    distances = sum(counts.get(op, 0) for op in DISTANCES) // 2
+    one_bit = sum(count for name, count in layers.items() if isinstance(linears[name], BinaryLinear))
+    return Operations(layers, one_bit, sum(counts.values()) // 2 - distances - one_bit, distances)
+
+
+def deployed_bytes(model: nn.Module) -> int:
+    """Bytes of a network with BatchNorm merged into the linear layers.
+
+    A float layer keeps its weights and one bias an output, 4 bytes each. A bi-linear layer keeps 1 bit a weight, and
+    one 4-byte threshold an output: BatchNorm, scale, bias and sign together are a comparison.
+    """
+    total = 0
+    for module in model.modules():
+        if isinstance(module, BinaryLinear):
+            total += (module.weight.numel() + 7) // 8 + 4 * module.out_features
+        elif isinstance(module, nn.Linear):
+            total += 4 * (module.weight.numel() + module.out_features)
+    return total

@@ -1,0 +1,4 @@
+"""Training: the loop, the tasks, augmentation, cross-validation.
+
+May import: data, nn, models, evaluation.
+"""

@@ -1,0 +1,385 @@
+"""What is said of a trained network, against numpy by hand; it leaves the network as it was; it works for every row."""
+
+import csv
+import dataclasses
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import blobs, write_clouds
+from torch import nn
+
+from bipointnet.analysis import study as analysis
+from bipointnet.cli import common, main
+from bipointnet.config import Config
+from bipointnet.data import open_dataset
+from bipointnet.data.normalize import normalize
+from bipointnet.evaluation import metrics
+from bipointnet.evaluation.networks import classify
+from bipointnet.evaluation.probe import bilinear_layers, evenly_spaced, probe
+from bipointnet.models import MODELS, Output, PointNet, checkpoint
+from bipointnet.models.blueprint import PointNorm
+from bipointnet.models.pointnet import TNet, orthogonality
+from bipointnet.nn import BNN, LSR, METHODS, BinaryLinear, EntropyMax, MaxPool, PooledLayer, calibrate
+from bipointnet.training.loop import COLUMNS, train
+
+QUICK = Config(points=24, epochs=2, batch=16, lr=3e-3, device="cpu")
+
+
+class Small(nn.Module):
+    """Hardtanh -> bi-linear -> bi-linear, pooled -> bi-linear logits: (B, N, 3) -> Output, all of it known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.wide = BinaryLinear(3, 4, LSR())
+        self.pooled = PooledLayer(BinaryLinear(4, 5, BNN()), PointNorm(5), None, MaxPool())
+        self.last = BinaryLinear(5, 3, LSR())
+
+    def forward(self, x: torch.Tensor) -> Output:
+        pooled = self.pooled(self.wide(torch.nn.functional.hardtanh(x * 1.5)))
+        return Output(self.last(pooled), pooled, None)
+
+
+@pytest.fixture
+def small() -> tuple[Small, np.ndarray, np.ndarray]:
+    """The network, 20 clouds of 6 points (a batch and a part of one), and labels."""
+    model = Small()
+    clouds = blobs(3, 20, 6)
+    calibrate(model, normalize(torch.from_numpy(clouds.points)))
+    return model.eval(), clouds.points, clouds.labels
+
+
+def signs(x: np.ndarray) -> np.ndarray:
+    return np.where(x >= 0, 1.0, -1.0)
+
+
+def by_hand(model: Small, clouds: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Input and output of each bi-linear layer in numpy, and the pooled feature as the input of the last."""
+    w = {name: p.detach().double().numpy() for name, p in model.state_dict().items()}
+    x = np.clip(1.5 * normalize(torch.from_numpy(clouds)).double().numpy(), -1, 1)
+    wide = w["wide.alpha"] * (signs(x) @ signs(w["wide.weight"] - w["wide.weight"].mean()).T)
+    z = signs(wide) @ signs(w["pooled.linear.weight"]).T + w["pooled.linear.bias"]
+    pooled = (z / math.sqrt(1 + 1e-5)).max(axis=1)
+    last = w["last.alpha"] * (signs(pooled) @ signs(w["last.weight"] - w["last.weight"].mean()).T)
+    return {"wide": (x, wide), "pooled.linear": (wide, z), "last": (pooled, last)}
+
+
+def test_a_network_by_hand(small):
+    model, clouds, labels = small
+    found = analysis.study(model, clouds, labels, points=6)
+    expected = by_hand(model, clouds)
+    assert [layer.name for layer in found.layers] == list(expected)
+    for layer in found.layers:
+        a, z = expected[layer.name]
+        weight = model.get_submodule(layer.name).weight.detach().double().numpy()
+        assert layer.scale == pytest.approx(z.std(), rel=1e-5)
+        assert layer.float_scale == pytest.approx((a @ (weight - weight.mean()).T).std(), rel=1e-5)
+        assert layer.zero_gradient == pytest.approx(100 * (np.abs(a) >= 1).mean(), abs=1e-4)
+        if a.ndim == 3:
+            assert layer.codes == pytest.approx(np.mean([len({*map(tuple, signs(cloud))}) for cloud in a]))
+            assert layer.rows == 6
+        else:
+            assert layer.codes == len({*map(tuple, signs(a))})
+            assert layer.rows == 20
+    p = (expected["last"][0] >= 0).mean(axis=0)
+    entropy = [-sum(q * math.log2(q) for q in (c, 1 - c) if q > 0) for c in p]
+    np.testing.assert_allclose(found.entropy, entropy, atol=1e-9)
+    assert found.accuracy == pytest.approx(100 * (expected["last"][1].argmax(axis=1) == labels).mean())
+    assert found.zero_gradient == pytest.approx(np.mean([layer.zero_gradient for layer in found.layers]))
+    assert found.clouds == 20
+    assert found.regularizer is None
+
+
+def test_zero_gradients_are_those_of_autograd(small):
+    """Of a layer behind Hardtanh: the share of values in front of it whose gradient is zero, by backward itself."""
+    model, clouds, labels = small
+    layer, x = model.wide, normalize(torch.from_numpy(clouds)) * 1.5
+    x.requires_grad_()
+    (layer(torch.nn.functional.hardtanh(x)) * torch.randn(4)).sum().backward()
+    assert x.grad is not None
+    share = 100 * (x.grad == 0).float().mean().item()
+    assert 0 < share < 100
+    assert analysis.study(model, clouds, labels, points=6).layers[0].zero_gradient == pytest.approx(share, abs=1e-3)
+
+
+def test_what_is_seen_leaves_no_trace(small):
+    model, clouds, labels = small
+    model.pooled.fused = True
+    model.train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    analysis.study(model, clouds, labels, points=6)
+    probe(model, normalize(torch.from_numpy(clouds)[:, :6]))
+    assert model.training
+    assert model.pooled.fused
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_failure_in_the_middle_leaves_no_trace_either(small):
+    model, clouds, labels = small
+    model.pooled.fused = True
+    with pytest.raises(RuntimeError):
+        analysis.study(model, clouds[:, :, :2], labels, points=6)
+    assert model.pooled.fused
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def settle(model: nn.Module) -> None:
+    """Biases as training leaves them: no value sits on a threshold, where rounding would decide."""
+    for module in model.modules():
+        if isinstance(module, PointNorm):
+            nn.init.normal_(module.bias, std=0.1)
+
+
+def test_batchnorm_behind_a_layer_makes_its_scale_cancel_and_nothing_else_does():
+    """The doubling of each layer's output: no effect where BatchNorm follows, an effect in a T-Net's last layer."""
+    torch.manual_seed(0)
+    clouds = blobs(0, 16, 32)
+    model = PointNet(3, linear=BinaryLinear.of(LSR()), pool=EntropyMax(), binary_last=True)
+    settle(model)
+    calibrate(model, normalize(torch.from_numpy(clouds.points)))
+    found = analysis.double_scales(model, torch.from_numpy(clouds.points), torch.from_numpy(clouds.labels))
+    # No BatchNorm follows what a T-Net or the network ends with.
+    bare = {f"{name}.last" for name, module in model.named_modules() if isinstance(module, TNet)} | {"last"}
+    assert bare < found.keys()
+    for name, (moved, turned) in found.items():
+        if name in bare:
+            assert moved > 1
+        else:
+            assert moved < 0.1
+            assert turned < 0.5
+    assert found["last"][0] == pytest.approx(100, rel=1e-4), "twice the logits"
+
+
+def test_without_batchnorm_a_scale_turns_gradients_though_hidden_bits_stay():
+    torch.manual_seed(0)
+    clouds = blobs(0, 16, 32)
+    model = MODELS["pointnet-vanilla"](3, linear=BinaryLinear.of(LSR()), pool=MaxPool(), norm=False)
+    calibrate(model, normalize(torch.from_numpy(clouds.points)))
+    for layer in bilinear_layers(model).values():
+        layer.alpha.data *= 5  # outputs of about 1, of which Hardtanh stops more when they double
+    found = analysis.double_scales(model, torch.from_numpy(clouds.points), torch.from_numpy(clouds.labels))
+    hidden = [name for name in found if name != list(found)[-1]]
+    assert all(found[name][0] == 0 for name in hidden), "sign(Hardtanh(2 z)) is sign(Hardtanh(z))"
+    assert all(found[name][1] > 1 for name in found)
+
+
+def test_spread_evenly_takes_from_all_parts_and_nothing_twice():
+    assert evenly_spaced(4, 20).tolist() == [0, 5, 10, 15]
+    assert evenly_spaced(9, 4).tolist() == [0, 1, 2, 3]
+    assert len(set(evenly_spaced(32, 33).tolist())) == 32
+
+
+@pytest.mark.parametrize("angle", [0, 1e-4, 30, 90, 180])
+def test_angle_between_gradients(angle):
+    t = math.radians(angle)
+    a, b = torch.tensor([3.0, 0.0]), torch.tensor([math.cos(t), math.sin(t)], dtype=torch.float64)
+    assert analysis.degrees(a, b) == pytest.approx(angle, abs=1e-9)
+    assert analysis.degrees(a, torch.zeros(2)) == 90
+    assert analysis.degrees(torch.zeros(2), torch.zeros(2)) == 0
+
+
+@pytest.mark.parametrize("columns", [1, 7, 8, 9, 100])
+def test_distinct_rows_are_counted_one_by_one(columns):
+    bits = np.random.default_rng(columns).random((40, columns)) < 0.5
+    bits[7:20] = bits[3]
+    assert analysis.distinct_rows(bits) == len({*map(tuple, bits)})
+    assert analysis.distinct_rows(bits[:0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "norm"),
+    [(method, model, True) for method in METHODS if method != "lsr" for model in ("pointnet-vanilla", "pointnet")]
+    + [("lsr", model, True) for model in MODELS]
+    + [("lsr", model, False) for model in ("pointnet-vanilla", "pointnet")],
+)
+def test_every_method_and_model_can_be_studied(method, model, norm):
+    torch.manual_seed(0)
+    linear = BinaryLinear.of(METHODS[method])
+    network = MODELS[model](num_classes=3, linear=linear, pool=EntropyMax(), norm=norm)
+    clouds = blobs(0, 4, 32)
+    calibrate(network, normalize(torch.from_numpy(clouds.points)))
+    steps = []
+    found = analysis.study(network, clouds.points, clouds.labels, 32, lambda done, of: steps.append((done, of)))
+    assert [layer.name for layer in found.layers] == list(bilinear_layers(network))
+    assert found.layers
+    assert all(math.isfinite(value) for layer in found.layers for value in layer[1:])
+    assert all(0 <= layer.zero_gradient <= 100 and 1 <= layer.codes <= layer.rows for layer in found.layers)
+    assert steps[-1][0] == steps[-1][1] == len(steps)
+    glanced = probe(network, normalize(torch.from_numpy(clouds.points)[:, :32]))
+    assert glanced["zero_gradient"] == pytest.approx(found.zero_gradient, abs=0.01)
+    assert glanced["regularizer"] == (found.regularizer and pytest.approx(found.regularizer, rel=1e-4))
+
+
+def test_transforms_are_measured(tiny):
+    torch.manual_seed(0)
+    network = PointNet(3).eval()
+    found = analysis.study(network, tiny.test.points, tiny.test.labels, 48)
+    output = network(normalize(torch.from_numpy(tiny.test.points)))
+    largest = max(found.transforms, key=lambda t: t.size)
+    assert found.regularizer == largest.regularizer == pytest.approx(orthogonality(output.transform).item(), rel=1e-4)
+    singular = np.linalg.svd(output.transform.detach().numpy(), compute_uv=False)
+    assert largest.stretch == pytest.approx(singular.max(axis=1).mean(), rel=1e-4)
+    assert {t.size: t.matrices.shape for t in found.transforms} == {3: (48, 3, 3), 64: (48, 64, 64)}
+    assert found.layers == []
+    assert found.zero_gradient is None, "a float network has no bi-linear layer"
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader((folder / "metrics.csv").open()))
+
+
+def test_training_logs_what_a_look_inside_shows(tiny, tmp_path):
+    """Every evaluated epoch has the regulariser and the share without gradient; they are those of the saved network."""
+    figures = train(dataclasses.replace(QUICK, model="pointnet"), tiny, tmp_path)
+    rows = rows_of(tmp_path)
+    assert all(float(row["regularizer"]) > 0 and 0 < float(row["zero_gradient"]) < 100 for row in rows)
+    network, _ = checkpoint.load_model(tmp_path)
+    seen = probe(network, normalize(torch.from_numpy(tiny.test.points)[:, : QUICK.points]))
+    assert seen == pytest.approx({name: float(rows[-1][name]) for name in seen}, rel=1e-5)
+    assert seen == pytest.approx({name: figures[name] for name in seen}, rel=1e-5)
+
+
+def test_a_float_network_logs_blanks(tiny, tmp_path):
+    train(dataclasses.replace(QUICK, method="fp", epochs=1), tiny, tmp_path)
+    assert [rows_of(tmp_path)[0][name] for name in ("regularizer", "zero_gradient")] == ["", ""]
+
+
+def test_a_run_begun_before_these_columns_goes_on(tiny, tmp_path):
+    """What an older version left: rows without the two names."""
+
+    class Killed(Exception):
+        pass
+
+    def kill(moment):
+        if moment.epoch == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(QUICK, tiny, tmp_path, watch=kill)
+    tensors, facts = checkpoint.load(tmp_path / "resume.safetensors")
+    for row in facts["history"]:
+        del row["regularizer"], row["zero_gradient"]
+    checkpoint.save(tmp_path / "resume.safetensors", tensors, facts)
+    train(QUICK, tiny, tmp_path, resume=True)
+    rows = rows_of(tmp_path)
+    assert list(rows[0]) == list(COLUMNS)
+    assert rows[0]["zero_gradient"] == ""
+    assert float(rows[1]["zero_gradient"]) > 0
+    assert (tmp_path / "result.json").exists()
+
+
+@pytest.fixture
+def analyze(monkeypatch, capsys):
+    """`bipointnet analyze ...` run in a folder: exit code, what it prints, what it complains of."""
+
+    def call(*arguments: str | Path, cwd: Path) -> tuple[int, str, str]:
+        monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", ["bipointnet", "analyze", *map(str, arguments)])
+        monkeypatch.setattr(common.out, "width", 200)
+        with pytest.raises(SystemExit) as end:
+            main()
+        return int(end.value.code or 0), *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data, runs of several networks on it, and things that are not runs."""
+    root = tmp_path_factory.mktemp("place")
+    write_clouds(root / "data", blobs(0, 64, 32), blobs(1, 30, 32))
+    shutil.copytree(root / "data", root / "others")
+    for split in ("train", "test"):
+        (root / "others" / split / "ball").rename(root / "others" / split / "sphere")
+    data = open_dataset(str(root / "data"), 24)
+    configs = {
+        "lsr": dataclasses.replace(QUICK, model="pointnet"),
+        "bnn": dataclasses.replace(QUICK, method="bnn", pool="max"),
+        "float": dataclasses.replace(QUICK, method="fp", model="pointnet"),
+    }
+    for name, config in configs.items():
+        train(config, data, root / name)
+    header = json.dumps({"__metadata__": {"bipointnet": json.dumps({"format": 1, "program": []})}}).encode()
+    (root / "packed.bpn").write_bytes(len(header).to_bytes(8, "little") + header)
+    (root / "empty").mkdir()
+    return root
+
+
+def test_the_theory_on_the_command_line(analyze, tmp_path):
+    code, shown, complaint = analyze("-o", "pictures", cwd=tmp_path)
+    assert code == 0, complaint
+    assert all(text in shown for text in ("3.2044", "EMA-avg", "0.189", "32.00", "Pictures: pictures/"))
+    pictures = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert pictures == {"pooling.png", "theory.png"}
+    assert all((tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
+    survey = json.loads(analyze("--json", cwd=tmp_path)[1])
+    assert [row["bits_lost"] for row in survey["wrong_n"] if row["ratio"] == 1] == [0]
+    assert [path.name for path in tmp_path.iterdir()] == ["pictures"], "nothing is written without -o"
+
+
+def test_runs_are_compared_on_the_command_line(analyze, place, tmp_path):
+    names = ["lsr", "bnn", "float"]
+    code, shown, complaint = analyze(*names, "--data", "data", "-o", tmp_path / "pictures", cwd=place)
+    assert code == 0, complaint
+    assert all(name in shown for name in (*names, "pooled.linear", "T-Net regulariser", "0.0°"))
+    pictures = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert pictures == {"pooled.png", "scale.png", "training.png", "transform.png"}
+
+
+def test_runs_as_json(analyze, place):
+    runs = ["lsr", "bnn", "float", "bnn/best.safetensors"]
+    found = json.loads(analyze(*runs, "--data", "data", "--clouds", "9", "--json", cwd=place)[1])
+    assert [row["run"] for row in found] == runs
+    assert [len(row["layers"]) for row in found] == [15, 4, 0, 4]
+    assert [len(row["transforms"]) for row in found] == [2, 0, 2, 0]
+    assert [row["clouds"] for row in found] == [9] * 4
+    assert found[2]["entropy"] is None, "the signs of a float network's pool carry nothing to speak of"
+    clouds = open_dataset(str(place / "data"), 24).test.points
+    few = torch.from_numpy(clouds[evenly_spaced(9, len(clouds))])
+    for row in found[:2]:
+        _, bits = classify(checkpoint.load_model(place / row["run"])[0], few, 24)
+        assert row["entropy"] == pytest.approx(metrics.bit_entropy(bits.numpy()).mean(), abs=1e-9)
+
+
+def test_the_command_as_a_program(bipointnet, place):
+    shown = subprocess.run(
+        [*bipointnet, "analyze", "bnn", "--data", "data", "--clouds", "4"],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "pooled.linear" in shown.stdout
+
+
+MISTAKES = {
+    "no such run": (["nowhere"], ["nowhere", "not there", "run folder"]),
+    "no run in it": (["empty", "--data", "data"], ["empty", "not a checkpoint"]),
+    "a packed model": (["packed.bpn", "--data", "data"], ["packed.bpn", "packed model", "run it was exported from"]),
+    "a float network": (["float", "--data", "data"], ["float", "1-bit method", "T-Nets"]),
+    "other classes": (["lsr", "--data", "others"], ["others", "3 classes", "same class names"]),
+    "data not named": (["lsr"], ["lsr", "trained on", "--data"]),
+    "no such data": (["lsr", "--data", "gone"], ["gone", "no such folder"]),
+    "data without a run": (["--data", "data"], ["--data data", "without a run"]),
+    "pictures into a file": (["-o", "packed.bpn"], ["packed.bpn", "a file", "-o"]),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence_and_exit_code_2(analyze, place, mistake):
+    arguments, words = MISTAKES[mistake]
+    code, shown, complaint = analyze(*arguments, cwd=place)
+    assert code == 2, shown + complaint
+    lines = complaint.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert all(word in lines[0] for word in words)

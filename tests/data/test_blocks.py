@@ -1,0 +1,234 @@
+"""Laws of blocks: each point is in them, where and as it stands in the scan."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bipointnet.data.blocks import Blocks, Columns, add_votes, cover, cover_size, grid_blocks
+from bipointnet.errors import UserError
+
+
+@st.composite
+def scans(draw: st.DrawFn) -> np.ndarray:  # (N, 3 or 6) float32
+    """Scans of any extent, dense or sparse, some of whose points lie on the edges of cells or on each other."""
+    count = draw(st.integers(1, 200))
+    extent = np.array([draw(st.sampled_from([0.0, 0.3, 0.5, 1.0, 1.7, 2.5, 4.0])) for _ in range(3)])
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    xyz = rng.uniform(0, 1, (count, 3)) * extent
+    on_edges = rng.random((count, 3)) < draw(st.sampled_from([0.0, 0.3, 1.0]))
+    xyz = np.where(on_edges, np.round(2 * xyz) / 2, xyz) + draw(st.sampled_from([0.0, -3.0, 128.0]))
+    colors = rng.uniform(0, 1, (count, 3 if draw(st.booleans()) else 0))
+    return np.hstack([xyz, colors]).astype(np.float32)
+
+
+def all_of(columns: Columns, points: int, batch: int = 7) -> Blocks:
+    parts = list(cover(columns, points, batch))
+    return Blocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("points", "index", "votes")))
+
+
+def from_corner(scan: np.ndarray) -> np.ndarray:  # (N, 3)
+    return (scan[:, :3] - scan[:, :3].min(axis=0).astype(np.float64)).astype(np.float32)
+
+
+def windows_one_by_one(scan: np.ndarray, stride: float) -> list[frozenset[int]]:
+    """The points of each block, found by asking every point about every place a block may stand."""
+    xy = from_corner(scan)[:, :2]
+    size = xy.max(axis=0)
+    ends = np.maximum(np.ceil(2 * size) / 2, 0.5)  # the edge of the last cell, which has what lies on it
+    # Overlapping blocks end at the edge; blocks side by side may reach over it.
+    lasts = np.maximum(ends - 1, 0) if stride == 0.5 else np.maximum(ends - 0.5, 0)
+    found = []
+    for x in np.arange(0, lasts[0] + 1e-6, stride):
+        for y in np.arange(0, lasts[1] + 1e-6, stride):
+            corner = np.array([x, y])
+            inside = (xy >= corner) & ((xy < corner + 1) | ((corner + 1 >= ends) & (xy <= ends)))
+            found.append(frozenset(np.flatnonzero(inside.all(axis=1)).tolist()))
+    return [points for points in found if points]
+
+
+def require_true_points(scan: np.ndarray, blocks: Blocks) -> None:
+    """A block's numbers are those of the scan's points that it names."""
+    xyz = from_corner(scan)
+    size = np.where(xyz.max(axis=0) > 0, xyz.max(axis=0), 1)
+    named = scan[blocks.index]
+    np.testing.assert_array_equal(blocks.points[..., -3:], xyz[blocks.index] / size)
+    np.testing.assert_array_equal(blocks.points[..., 2], xyz[blocks.index][..., 2])
+    np.testing.assert_array_equal(blocks.points[..., 3:-3], named[..., 3:])
+    assert blocks.points.dtype == np.float32
+    offsets = blocks.points[..., :2] - xyz[blocks.index][..., :2]  # one for all points of a block
+    np.testing.assert_allclose(offsets, np.broadcast_to(offsets[:, :1], offsets.shape), atol=1e-5)
+    assert (np.abs(blocks.points[..., :2]) <= 0.5 + 1e-5).all()
+
+
+@given(scans(), st.integers(1, 60))
+def test_every_point_votes_once_in_every_block_that_stands_over_it(scan: np.ndarray, points: int):
+    blocks = all_of(Columns.of(scan, "scan"), points)
+    expected = np.zeros(len(scan), int)
+    for window in windows_one_by_one(scan, stride=0.5):
+        expected[list(window)] += 1
+    votes = np.bincount(blocks.index[blocks.votes], minlength=len(scan))
+    assert (votes >= 1).all()
+    np.testing.assert_array_equal(votes, expected)
+
+
+@given(scans())
+def test_overlapping_blocks_are_those_found_one_by_one(scan: np.ndarray):
+    blocks = all_of(Columns.of(scan, "scan"), len(scan))  # as wide as any column is full, so a block a column
+    found = [frozenset(index[votes].tolist()) for index, votes in zip(blocks.index, blocks.votes, strict=True)]
+    assert sorted(map(sorted, found)) == sorted(map(sorted, windows_one_by_one(scan, stride=0.5)))
+    for index, votes in zip(blocks.index, blocks.votes, strict=True):
+        assert set(index.tolist()) == set(index[votes].tolist()), "a block is filled with its own points"
+
+
+@given(scans(), st.integers(1, 60))
+def test_blocks_hold_the_points_they_name(scan: np.ndarray, points: int):
+    columns = Columns.of(scan, "scan")
+    rng = np.random.default_rng(0)
+    for blocks in (all_of(columns, points), grid_blocks(columns, points, rng)):
+        assert blocks.points.shape == (len(blocks), points, 3 + scan.shape[1])
+        require_true_points(scan, blocks)
+
+
+@given(scans())
+def test_a_whole_column_begins_at_minus_a_half(scan: np.ndarray):
+    columns = Columns.of(scan, "scan")
+    rng = np.random.default_rng(0)
+    for blocks in (all_of(columns, 200), grid_blocks(columns, 200, rng)):
+        np.testing.assert_array_equal(blocks.points[..., :2].min(axis=1), -0.5)
+
+
+@given(scans(), st.integers(1, 60), st.integers(1, 9))
+def test_batches_are_bounded_announced_and_the_same_however_large(scan: np.ndarray, points: int, batch: int):
+    columns = Columns.of(scan, "scan")
+    sizes = [len(blocks) for blocks in cover(columns, points, batch)]
+    assert max(sizes) <= batch
+    assert sum(sizes) == cover_size(columns, points)
+    one, other = all_of(columns, points, batch), all_of(columns, points, 1000)
+    for name in ("points", "index", "votes"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+@given(scans(), st.integers(0, 2**32))
+def test_the_order_of_the_points_does_not_move_the_blocks(scan: np.ndarray, seed: int):
+    order = np.random.default_rng(seed).permutation(len(scan))
+    one, other = all_of(Columns.of(scan, "scan"), len(scan)), all_of(Columns.of(scan[order], "scan"), len(scan))
+    assert [set(index.tolist()) for index in one.index] == [set(order[index].tolist()) for index in other.index]
+
+
+@given(scans(), st.integers(1, 60))
+def test_votes_add_up_point_by_point(scan: np.ndarray, points: int):
+    totals, slowly = np.zeros((2, len(scan), 4))
+    rng = np.random.default_rng(0)
+    for blocks in cover(Columns.of(scan, "scan"), points, 3):
+        scores = rng.integers(-8, 8, (len(blocks), points, 4)).astype(float)
+        add_votes(totals, blocks, scores)
+        for block in range(len(blocks)):
+            for place in range(points):
+                if blocks.votes[block, place]:
+                    slowly[blocks.index[block, place]] += scores[block, place]
+    np.testing.assert_array_equal(totals, slowly)
+
+
+def test_points_of_a_crowded_column_are_spread_over_its_blocks():
+    rng = np.random.default_rng(0)
+    scan = rng.uniform(0, 1, (10_000, 3))
+    blocks = all_of(Columns.of(scan, "scan"), 1024)
+    assert len(blocks) == 10
+    assert blocks.votes.sum(axis=1).tolist() == [1024] * 9 + [10_000 - 9 * 1024]
+    for index in blocks.index:  # the last one too, as it is filled with points of the others
+        assert len(set(index.tolist())) == 1024
+        np.testing.assert_allclose(scan[index].mean(axis=0), 0.5, atol=0.04)
+
+
+# Blocks to learn from
+
+
+def dense(extent: float, count: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.hstack([rng.uniform(0, extent, (count, 3)), rng.uniform(0, 1, (count, 3))]).astype(np.float32)
+
+
+def test_blocks_side_by_side_share_no_point_and_leave_out_the_sparse():
+    scan = np.vstack([dense(3.0, 9000), [[3.4, 0.1, 0, 0, 0, 0]] * 99, [[3.4, 3.3, 0, 0, 0, 0]] * 100])
+    blocks = grid_blocks(Columns.of(scan, "scan"), 2000, np.random.default_rng(0))
+    whole = [window for window in windows_one_by_one(scan, stride=1.0) if len(window) >= 100]
+    assert len(whole) == 10
+    found = [frozenset(index.tolist()) for index in blocks.index]
+    assert sorted(map(sorted, found)) == sorted(map(sorted, whole))
+    assert sum(map(len, found)) == len(frozenset().union(*found)) == 9100
+
+
+@given(scans())
+def test_the_fullest_block_is_kept_where_all_are_sparse(scan: np.ndarray):
+    blocks = grid_blocks(Columns.of(scan, "scan"), 300, np.random.default_rng(0))
+    windows = windows_one_by_one(scan, stride=1.0)
+    expected = [window for window in windows if len(window) >= min(100, max(map(len, windows)))]
+    assert sorted(sorted(set(index.tolist())) for index in blocks.index) == sorted(map(sorted, expected))
+
+
+@given(scans(), st.integers(1, 300))
+def test_no_point_is_drawn_twice_before_all_are_drawn(scan: np.ndarray, points: int):
+    columns = Columns.of(scan, "scan")
+    rng = np.random.default_rng(0)
+    blocks = grid_blocks(columns, points, rng)
+    for index, votes in zip(blocks.index, blocks.votes, strict=True):
+        times = np.unique(index, return_counts=True)[1]
+        assert times.max() - times.min() <= 1
+        assert votes.sum() == len(times)
+
+
+# Edges
+
+
+@pytest.mark.parametrize("count", [1, 50])
+def test_points_in_one_place(count: int):
+    scan = np.tile(np.array([[3.0, -2.0, 7.0, 0.1, 0.5, 1.0]], np.float32), (count, 1))
+    columns = Columns.of(scan, "scan")
+    rng = np.random.default_rng(0)
+    for blocks in (all_of(columns, 64), grid_blocks(columns, 64, rng)):
+        assert blocks.points.shape == (1, 64, 9)
+        assert (blocks.points == np.array([-0.5, -0.5, 0, 0.1, 0.5, 1, 0, 0, 0], np.float32)).all()
+        assert sorted(blocks.index[blocks.votes].tolist()) == list(range(count))
+
+
+def test_a_far_point_costs_a_block_not_the_way_to_it():
+    scan = np.vstack([dense(1.0, 500), [[900, 900, 0, 0, 0, 0]]])
+    columns = Columns.of(scan, "scan")
+    assert cover_size(columns, 512) < 20
+    assert np.unique(all_of(columns, 512).index).tolist() == list(range(501))
+
+
+def test_a_large_scan_goes_through_in_little_memory():
+    scan = dense(8.0, 300_000)
+    columns = Columns.of(scan, "scan")
+    votes = np.zeros(len(scan), np.int64)
+    tracemalloc.start()
+    for blocks in cover(columns, 4096, 8):
+        assert blocks.points.nbytes == len(blocks) * 4096 * 9 * 4
+        votes[blocks.index[blocks.votes]] += 1
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert votes.min() >= 1
+    assert peak < 20e6
+
+
+@pytest.mark.parametrize(
+    ("scan", "sentence"),
+    [
+        (np.zeros((0, 6)), "holds no points where at least one is expected; leave it out"),
+        (np.zeros((5, 4)), "is an array of shape (5, 4) where (points, 3) or, with colors, (points, 6) is expected"),
+        (np.zeros(6), "is an array of shape (6,) where"),
+        (np.full((5, 3), np.nan), "5 of 5 points have a NaN or infinite coordinate"),
+        (np.full((5, 6), 255.0), "has colors from 255 to 255 where 0 to 1 are expected; divide them by 255"),
+        (np.array([[0.0, 0, 0], [5000, 1, 1]]), "is 5000 m wide where at most 1000 m are expected; scale it to metres"),
+    ],
+)
+def test_what_is_no_scan(scan: np.ndarray, sentence: str):
+    with pytest.raises(UserError) as caught:
+        Columns.of(scan, "hall.ply")
+    assert str(caught.value).startswith("hall.ply: ")
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,466 @@
+"""clouds.py: every format, the laws of normalize and sample, and a sentence for every bad file."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from bipointnet.data import clouds
+from bipointnet.data.clouds import Cloud, read, sample
+from bipointnet.data.normalize import normalize
+from bipointnet.errors import UserError
+
+# Their types are not those that their documentation promises.
+laspy: Any = importlib.import_module("laspy")
+pypcd4: Any = importlib.import_module("pypcd4")
+
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PLY = "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\nproperty float z\n"
+PLY_FACE = "element face 1\nproperty list uchar int vertex_indices\n"
+TRIANGLE = "0 0 0\n1 0 0\n0 1 0\n"
+SQUARE = Cloud(
+    np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 5]], np.float32),
+    faces=np.array([[0, 1, 2], [0, 2, 3]], np.int64),
+)
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def some_points(count: int = 50) -> np.ndarray:
+    return np.random.default_rng(3).normal(size=(count, 3)).astype(np.float32)
+
+
+def coordinates(largest: float, fewest: int = 1) -> st.SearchStrategy[np.ndarray]:
+    shape = st.tuples(st.integers(fewest, 20), st.just(3))
+    return hnp.arrays(np.float64, shape, elements=st.floats(-largest, largest, allow_subnormal=False))
+
+
+def test_import_is_cheap() -> None:
+    heavy = {"h5py", "trimesh", "laspy", "pypcd4", "torch", "rich"}
+    code = f"import sys, bipointnet.data.clouds; print({heavy} & {{*sys.modules}})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+# Text
+
+
+@QUICK
+@given(
+    coordinates(1e6),
+    st.sampled_from([" ", "  ", "\t", ",", ", ", ";", " ; "]),
+    st.sampled_from(
+        ["", "# made by hand\n", "// X Y Z\n", "\n\n", "x y z\n", "X,Y,Z,nx\n", "COUNT\n", "COUNT\nx;y;z\n"]
+    ),
+    st.integers(0, 4),
+    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from([".xyz", ".txt", ".csv", ".pts"]),
+)
+def test_text_round_trip(
+    tmp_path: Path, xyz: np.ndarray, separator: str, lead: str, extra: int, newline: str, suffix: str
+) -> None:
+    table = np.concatenate([xyz, np.full((len(xyz), extra), 7.5)], axis=1)
+    rows = [separator.join(repr(float(value)) for value in row) for row in table]
+    text = lead.replace("COUNT", str(len(xyz))) + "\n".join(rows) + "\n"
+    cloud = read(write(tmp_path / f"cloud{suffix}", text.replace("\n", newline)))
+    assert cloud.points.dtype == np.float32
+    assert cloud.colors is None
+    assert cloud.faces is None
+    extent = np.ptp(xyz, axis=0).max()
+    found = cloud.points + np.array(cloud.origin)
+    np.testing.assert_allclose(found, xyz, rtol=1e-6, atol=1e-5 * extent + 1e-30)
+
+
+def test_text_header_says_where_xyz_are(tmp_path: Path) -> None:
+    cloud = read(write(tmp_path / "a.csv", '"id";"Z";"Y";"X"\n7;3;2;1\n8;6;5;4\n'))
+    assert cloud.points.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_text_of_six_columns_keeps_xyz(tmp_path: Path) -> None:
+    cloud = read(write(tmp_path / "airplane_0001.txt", "1,2,3,0,0,1\n4,5,6,0,1,0\n"))
+    assert cloud.points.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "colors"),
+    [
+        ("a.txt", "0 0 0 255 0 51\n1 1 1 0 0 0\n", [[1, 0, 0.2], [0, 0, 0]]),
+        ("a.txt", "0 0 0 0.5 0 1\n1 1 1 0 0 0\n", [[0.5, 0, 1], [0, 0, 0]]),
+        ("a.txt", "0 0 0 0 0 1\n1 1 1 0 1 0\n", None),  # normals, or nearly black
+        ("a.txt", "0 0 0 0 0 -1\n1 1 1 0 1 0\n", None),
+        ("a.txt", "0 0 0 300 0 1\n1 1 1 0 1 0\n", None),
+        ("a.pts", "2\n0 0 0 77 255 0 51\n1 1 1 5 0 0 0\n", [[1, 0, 0.2], [0, 0, 0]]),
+        ("a.pts", "x y z red green blue i\n0 0 0 255 0 51 9\n1 1 1 0 0 0 7\n", [[1, 0, 0.2], [0, 0, 0]]),
+        ("a.pts", "x y z i nx ny nz\n0 0 0 5 0.2 0.3 0.4\n", None),
+        ("a.csv", "x,y,z,intensity,red,green,blue\n0,0,0,7,255,0,51\n1,1,1,7,0,0,0\n", [[1, 0, 0.2], [0, 0, 0]]),
+        ("a.csv", "x,y,z,a,b,c\n0,0,0,7,255,0\n1,1,1,7,0,0\n", None),
+    ],
+)
+def test_colors_of_text(tmp_path: Path, name: str, text: str, colors: list | None) -> None:
+    found = read(write(tmp_path / name, text)).colors
+    if colors is None or found is None:
+        assert found is colors
+    else:
+        np.testing.assert_allclose(found, colors, atol=1e-6)
+
+
+def test_colors_of_arrays(tmp_path: Path) -> None:
+    table = np.array([[0, 0, 0, 255, 0, 51, 3], [1, 1, 1, 0, 0, 0, 4]])
+    np.save(tmp_path / "a.npy", table)
+    found = read(tmp_path / "a.npy").colors
+    assert found is not None
+    np.testing.assert_allclose(found, [[1, 0, 0.2], [0, 0, 0]], atol=1e-6)
+
+
+def test_far_clouds_keep_their_shape(tmp_path: Path) -> None:
+    xyz = some_points() + np.array([512_345.0, 5_412_345.0, 80.0])
+    cloud = read(write(tmp_path / "scan.xyz", "\n".join(" ".join(map(repr, row)) for row in xyz.tolist())))
+    np.testing.assert_allclose(cloud.points + np.array(cloud.origin), xyz, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("1 2 3\n4 5 oops\n", "line 2 is '4 5 oops' where numbers x, y and z are expected"),
+        ("# a\n\n1 2 3\n4 5\n", "line 4 is '4 5' where numbers"),
+        ("1 2\n3 4\n", "line 1 is '1 2' where numbers"),
+        ("1,5;2,5;3,5\n", "line 1 is '1,5;2,5;3,5' where numbers"),
+        ("1 2 3 4\n5 6 7\n", "the last line has fewer columns than the first; the file is cut short"),
+        ("3\n1 2 3\n4 5 6\n", "declares 3 points but holds 2; the file is cut short"),
+        ("x y z\n", "holds no points where at least one is expected"),
+        ("# nothing\n", "holds no points where at least one is expected"),
+        ("1 2 3\n1 nan 3\n1 2 inf\n", "2 of 3 points have a NaN or infinite coordinate, the first is point 1"),
+        ("1 2 1e300\n", "holds coordinates too large for float32"),
+        ("hello\nworld\n", "line 2 is 'world' where numbers"),
+    ],
+)
+def test_bad_text(tmp_path: Path, text: str, sentence: str) -> None:
+    assert sentence in error_of(write(tmp_path / "bad.xyz", text))
+
+
+def error_of(path: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        read(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    return message
+
+
+# Meshes and other formats
+
+
+@pytest.mark.parametrize("suffix", ["ply", "off", "obj", "stl", "glb", "gltf"])
+def test_meshes(tmp_path: Path, suffix: str) -> None:
+    import trimesh
+
+    box = trimesh.creation.box(extents=(1, 2, 3))
+    box.apply_translation((5, 0, 0))
+    box.export(tmp_path / f"box.{suffix}")
+    cloud = read(tmp_path / f"box.{suffix}")
+    assert cloud.points.dtype == np.float32
+    assert cloud.faces is not None
+    assert cloud.faces.dtype == np.int64
+    assert cloud.faces.shape == (12, 3)
+    np.testing.assert_allclose(cloud.points.min(axis=0), (4.5, -1, -1.5))
+    assert np.isclose(clouds._triangle_areas(cloud.points, cloud.faces).sum(), 22)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "binary"])
+@pytest.mark.parametrize("colored", [True, False])
+def test_ply_of_points(tmp_path: Path, encoding: str, colored: bool) -> None:
+    import trimesh
+
+    colors = np.array([[255, 0, 51, 255]] * 50, np.uint8) if colored else None
+    data = trimesh.PointCloud(some_points(), colors=colors).export(file_type="ply", encoding=encoding)
+    assert isinstance(data, bytes)
+    cloud = read(write(tmp_path / "a.ply", data))
+    np.testing.assert_allclose(cloud.points, some_points(), atol=1e-6)
+    assert cloud.faces is None
+    assert (cloud.colors is not None) == colored
+    if cloud.colors is not None:
+        np.testing.assert_allclose(cloud.colors, [[1, 0, 0.2]] * 50)
+
+
+def test_glb_places_its_parts(tmp_path: Path) -> None:
+    import trimesh
+
+    scene = trimesh.Scene()
+    for x in (0, 10):
+        scene.add_geometry(trimesh.creation.box(), transform=trimesh.transformations.translation_matrix((x, 0, 0)))
+    scene.export(tmp_path / "two.glb")
+    cloud = read(tmp_path / "two.glb")
+    assert cloud.faces is not None
+    assert len(cloud.faces) == 24
+    assert np.ptp(cloud.points[:, 0]) == 11
+
+
+def test_obj_of_points(tmp_path: Path) -> None:
+    cloud = read(write(tmp_path / "a.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\n"))
+    assert cloud.points.shape == (3, 3)
+    assert cloud.faces is None
+
+
+@pytest.mark.parametrize("header", ["OFF\n4 2 0\n", "OFF4 2 0\n", "OFF 4 2 0\n", "# made\nOFF\n# counts\n4 2 0\n\n"])
+def test_off_headers(tmp_path: Path, header: str) -> None:
+    cloud = read(write(tmp_path / "a.off", header + "0 0 0\n1 0 0\n1 1 0\n0 1 0\n3 0 1 2\n3 0 2 3\n"))
+    assert cloud.points.shape == (4, 3)
+    assert cloud.faces is not None
+    assert cloud.faces.tolist() == [[0, 1, 2], [0, 2, 3]]
+
+
+def test_off_polygons_become_fans(tmp_path: Path) -> None:
+    text = "OFF\n4 2 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n4 0 1 2 3 255 0 0\n3 0 1 2\n"
+    cloud = read(write(tmp_path / "a.off", text))
+    assert cloud.faces is not None
+    assert cloud.faces.tolist() == [[0, 1, 2], [0, 2, 3], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.uint8])
+def test_numpy(tmp_path: Path, dtype: type) -> None:
+    xyz = (np.arange(15).reshape(5, 3)).astype(dtype)
+    np.save(tmp_path / "a.npy", np.concatenate([xyz, xyz], axis=1))
+    np.savez(tmp_path / "one.npz", anything=xyz)
+    np.savez(tmp_path / "two.npz", points=xyz, normals=xyz * 2)
+    for name in ("a.npy", "one.npz", "two.npz"):
+        assert np.array_equal(read(tmp_path / name).points, xyz)
+
+
+def test_pcd(tmp_path: Path) -> None:
+    rgb = pypcd4.PointCloud.encode_rgb(np.array([[255, 0, 51]] * 50, np.uint8)).reshape(-1, 1)
+    cloud = pypcd4.PointCloud.from_xyzrgb_points(np.concatenate([some_points(), rgb], axis=1))
+    for encoding in (pypcd4.Encoding.ASCII, pypcd4.Encoding.BINARY, pypcd4.Encoding.BINARY_COMPRESSED):
+        cloud.save(tmp_path / "a.pcd", encoding=encoding)
+        found = read(tmp_path / "a.pcd")
+        np.testing.assert_allclose(found.points, some_points(), atol=1e-6)
+        assert found.colors is not None
+        if encoding != pypcd4.Encoding.ASCII:  # the writer rounds the packed color in its text
+            np.testing.assert_allclose(found.colors, [[1, 0, 0.2]] * 50)
+
+
+@pytest.mark.parametrize("suffix", ["las", "laz"])
+@pytest.mark.parametrize("full", [255, 65535])
+def test_las(tmp_path: Path, suffix: str, full: int) -> None:
+    xyz = some_points() + np.array([512_345.0, 5_412_345.0, 80.0])
+    las = laspy.create(point_format=3, file_version="1.4")
+    las.header.scales, las.header.offsets = [0.001] * 3, xyz.min(axis=0)
+    las.x, las.y, las.z = xyz.T
+    las.red = np.full(len(xyz), full)
+    las.write(tmp_path / f"a.{suffix}")
+    cloud = read(tmp_path / f"a.{suffix}")
+    np.testing.assert_allclose(cloud.points + np.array(cloud.origin), xyz, atol=1e-3)
+    assert cloud.colors is not None
+    assert cloud.colors.tolist() == [[1, 0, 0]] * 50
+
+
+def test_cut_scans(tmp_path: Path) -> None:
+    las = laspy.create(point_format=0, file_version="1.2")
+    las.x, las.y, las.z = some_points().T
+    las.write(tmp_path / "a.las")
+    las.write(tmp_path / "a.laz")
+    pypcd4.PointCloud.from_xyz_points(some_points()).save(tmp_path / "a.pcd", encoding=pypcd4.Encoding.ASCII)
+    for name in ("a.las", "a.laz", "a.pcd"):
+        whole = (tmp_path / name).read_bytes()
+        for length in (5, 100, len(whole) // 2, len(whole) - 20 * 3, len(whole) - 20):
+            assert "again" in error_of(write(tmp_path / f"cut{Path(name).suffix}", whole[:length]))
+
+
+@pytest.mark.parametrize("offset", [103, 246, 254])  # counts of records, of extended records, of points
+@pytest.mark.parametrize("suffix", ["las", "laz"])
+def test_las_header_with_absurd_counts(tmp_path: Path, suffix: str, offset: int) -> None:
+    las = laspy.create(point_format=6, file_version="1.4")
+    las.x, las.y, las.z = some_points().T
+    las.write(tmp_path / f"a.{suffix}")
+    damaged = bytearray((tmp_path / f"a.{suffix}").read_bytes())
+    damaged[offset] = 0x55
+    assert "its header declares more than its" in error_of(write(tmp_path / f"a.{suffix}", bytes(damaged)))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "package", "extra"), [("las", "laspy", "las"), ("laz", "laspy", "las"), ("pcd", "pypcd4", "pcd")]
+)
+def test_missing_package_names_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, package: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    assert f"pip install 'bipointnet[{extra}]'" in error_of(write(tmp_path / f"a.{suffix}", "x"))
+
+
+# Bad files
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.docx", "x", f"the suffix '.docx' is not known; the known ones are {' '.join(clouds.SUFFIXES)}"),
+        ("a.ply", "", "the file is empty"),
+        ("short.ply", PLY + "end_header\n0 0 0\n", "declares 3 vertices but holds 1"),
+        ("faces.ply", PLY + PLY_FACE.replace("1", "2") + "end_header\n" + TRIANGLE + "3 0 1 2\n", "declares 2 faces"),
+        ("none.ply", PLY.replace("x 3", "x 0") + "end_header\n", "holds no points"),
+        (
+            "nan.ply",
+            PLY + "end_header\n0 0 0\n0 0 0\n0 nan 0\n",
+            "1 of 3 points have a NaN or infinite coordinate, the",
+        ),
+        ("range.ply", PLY + PLY_FACE + "end_header\n" + TRIANGLE + "3 0 1 9\n", "face 0 names the vertices [0, 1, 9]"),
+        ("flat.ply", PLY + PLY_FACE + "end_header\n" + TRIANGLE + "3 0 1 1\n", "the 1 faces have no area"),
+        ("a.off", "OFX\n3 1 0\n" + TRIANGLE + "3 0 1 2\n", "does not begin with OFF"),
+        ("cut.off", "OFF\n3 1 0\n0 0 0\n", "declares 4 vertices and faces but holds 1; the file is cut short"),
+        ("range.off", "OFF\n3 1 0\n" + TRIANGLE + "3 0 1 -1\n", "where 0 to 2 are expected"),
+        ("words.off", "OFF\n3 1 0\n0 0 zero\n1 0 0\n0 1 0\n3 0 1 2\n", "is not a whole .off file (could not convert"),
+        ("face.off", "OFF\n3 1 0\n" + TRIANGLE + "4 0 1 2\n", "is not a whole .off file (a face declares 4"),
+        ("counts.off", "OFF", "is not a whole .off file"),
+        ("none.off", "OFF\n0 0 0\n", "holds no points"),
+        ("range.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 9\n", "is not a whole .obj file"),
+        ("a.gltf", '{"asset":{"version":"2.0"},"buffers":[{"uri":"x.bin","byteLength":12}]}', "(x.bin)"),
+    ],
+)
+def test_bad_files(tmp_path: Path, name: str, content: str, sentence: str) -> None:
+    assert sentence in error_of(write(tmp_path / name, content))
+
+
+@pytest.mark.parametrize("suffix", clouds.SUFFIXES)
+@pytest.mark.parametrize("content", [bytes(range(256)) * 4, b"hello world\n" * 20, b"\x00"])
+def test_garbage_of_every_suffix(tmp_path: Path, suffix: str, content: bytes) -> None:
+    error_of(write(tmp_path / f"garbage{suffix}", content))
+
+
+def test_missing_file_and_folder(tmp_path: Path) -> None:
+    assert "there is no such file" in error_of(tmp_path / "none.ply")
+    (tmp_path / "a.ply").mkdir()
+    assert "is a folder where a file" in error_of(tmp_path / "a.ply")
+
+
+@pytest.mark.parametrize(
+    ("array", "sentence"),
+    [
+        (np.zeros(3), "holds an array of shape (3,) where (points, 3) is expected"),
+        (np.zeros((4, 2)), "holds an array of shape (4, 2) where (points, 3) is expected"),
+        (np.zeros((2, 4, 3)), "holds an array of shape (2, 4, 3) where"),
+        (np.zeros((0, 3)), "holds no points"),
+        (np.zeros((4, 3), complex), "holds values of type complex128 where numbers like float32"),
+        (np.zeros((4, 3), "U1"), "holds values of type <U1 where numbers"),
+        (np.full((4, 3), np.nan), "4 of 4 points have a NaN"),
+        (np.array([[object()] * 3]), "is not a whole .npy file (Object arrays cannot be loaded"),
+    ],
+)
+def test_bad_arrays(tmp_path: Path, array: np.ndarray, sentence: str) -> None:
+    np.save(tmp_path / "bad.npy", array, allow_pickle=True)
+    assert sentence in error_of(tmp_path / "bad.npy")
+
+
+def test_npz_without_points(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", xyz=some_points(), normals=some_points())
+    assert "holds the arrays xyz, normals where one named 'points' is expected" in error_of(tmp_path / "a.npz")
+
+
+# normalize
+
+
+@QUICK
+@given(coordinates(100, fewest=2), hnp.arrays(np.float64, 3, elements=st.floats(-50, 50)), st.floats(0.01, 100))
+def test_normalize_laws(xyz: np.ndarray, shift: np.ndarray, scale: float) -> None:
+    if np.ptp(xyz, axis=0).max() < 1e-3:  # below that, the shift itself rounds the shape away
+        return
+    found = normalize(xyz)
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-9)
+    assert np.isclose(np.linalg.norm(found, axis=1).max(), 1)
+    np.testing.assert_allclose(normalize(xyz * scale + shift), found, atol=1e-6)
+
+
+@QUICK
+@given(hnp.arrays(np.float32, 3, elements=st.floats(-(2.0**100), 2.0**100, width=32)), st.integers(1, 40))
+def test_normalize_identical_points(point: np.ndarray, count: int) -> None:
+    assert not normalize(np.tile(point, (count, 1))).any()
+
+
+def test_normalize_batches_and_channels() -> None:
+    batch = np.random.default_rng(0).normal(size=(2, 4, 30, 5)).astype(np.float32)
+    before = batch.copy()
+    found = normalize(batch)
+    assert found.dtype == np.float32
+    assert np.array_equal(batch, before)
+    assert np.array_equal(found[..., 3:], batch[..., 3:])
+    np.testing.assert_allclose(found[1, 2], normalize(batch[1, 2]), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_normalize_far_scales(scale: float) -> None:
+    found = normalize(some_points() * np.float32(scale))
+    np.testing.assert_allclose(found, normalize(some_points()), atol=1e-5)
+
+
+def test_normalize_whole_numbers() -> None:
+    assert np.isclose(np.linalg.norm(normalize(np.array([[0, 0, 0], [200, 0, 0]], np.uint8)), axis=1).max(), 1)
+
+
+# sample
+
+
+def test_surface_is_covered_by_area() -> None:
+    corners = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 9], [3, 0, 9], [0, 1, 9]], np.float32)
+    mesh = Cloud(corners, faces=np.array([[0, 1, 2], [0, 0, 1], [3, 4, 5]], np.int64))
+    count = 40_000
+    found = sample(mesh, count, np.random.default_rng(0), "mesh")
+    assert found.shape == (count, 3)
+    assert found.dtype == np.float32
+    large = found[:, 2] == 9  # area 3/2 against 1/2, and nothing on the face without area
+    assert abs(large.mean() - 0.75) < 4 * np.sqrt(0.75 * 0.25 / count)
+    for chosen, width in ((large, 3), (~large, 1)):
+        x, y = found[chosen, 0] / width, found[chosen, 1]
+        assert set(np.unique(found[chosen, 2])) <= {0, 9}
+        assert (x >= 0).all()
+        assert (y >= 0).all()
+        assert (x + y <= 1 + 1e-6).all()
+        # Uniform in a triangle: (1 - distance to the side)^2 is uniform in [0, 1], for each of the three sides.
+        for height in (x, y, 1 - x - y):
+            shares = np.histogram((1 - height) ** 2, bins=10, range=(0, 1 + 1e-6))[0] / chosen.sum()
+            assert np.abs(shares - 0.1).max() < 5 * np.sqrt(0.09 / chosen.sum())
+
+
+@QUICK
+@given(hnp.arrays(np.float32, (3, 3), elements=st.floats(-10, 10, width=32)), st.integers(0, 2**32))
+def test_surface_points_lie_in_the_triangle(corners: np.ndarray, seed: int) -> None:
+    faces = np.array([[0, 1, 2]], np.int64)
+    if clouds._triangle_areas(corners, faces)[0] < 1e-2:
+        return
+    found = sample(Cloud(corners, faces=faces), 20, np.random.default_rng(seed), "mesh").astype(np.float64)
+    a, b, c = corners.astype(np.float64)
+    weights = np.linalg.lstsq(np.stack([b - a, c - a], axis=1), (found - a).T, rcond=None)[0]  # (2, 20)
+    np.testing.assert_allclose(a + weights.T @ np.stack([b - a, c - a]), found, atol=1e-4)
+    assert weights.min() > -1e-2
+    assert weights.sum(axis=0).max() < 1 + 1e-2
+
+
+@QUICK
+@given(st.integers(1, 60), st.data(), st.integers(0, 2**32))
+def test_points_are_drawn_once(size: int, data: st.DataObject, seed: int) -> None:
+    count = data.draw(st.integers(1, size))
+    cloud = Cloud(np.arange(3 * size, dtype=np.float32).reshape(size, 3))
+    found = sample(cloud, count, np.random.default_rng(seed), "cloud")
+    assert found.shape == (count, 3)
+    assert len({tuple(point) for point in found.tolist()}) == count
+    assert {tuple(point) for point in found.tolist()} <= {tuple(point) for point in cloud.points.tolist()}
+    assert np.array_equal(found, sample(cloud, count, np.random.default_rng(seed), "cloud"))
+
+
+def test_sampling_is_in_random_order_and_never_of_loose_vertices() -> None:
+    found = sample(Cloud(some_points()), 50, np.random.default_rng(0), "cloud")
+    assert not np.array_equal(found, some_points())
+    assert sample(SQUARE, 1000, np.random.default_rng(0), "square")[:, 2].max() == 0
+
+
+def test_too_few_points() -> None:
+    with pytest.raises(
+        UserError, match=r"^scan\.ply: holds 50 points where 64 are asked for; pass --points 50 or fewer"
+    ):
+        sample(Cloud(some_points()), 64, np.random.default_rng(0), "scan.ply")

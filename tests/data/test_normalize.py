@@ -1,0 +1,47 @@
+"""One normalization, for NumPy arrays and PyTorch tensors alike."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from bipointnet.data.normalize import normalize
+
+floats = st.floats(-1e6, 1e6, width=32)
+clouds = st.tuples(st.integers(1, 4), st.integers(1, 40), st.integers(3, 5)).flatmap(
+    lambda shape: arrays(np.float32, shape, elements=floats)
+)
+
+
+@given(clouds)
+def test_tensors_are_normalized_as_arrays_are(x):
+    """Up to the last digit: the two libraries add the coordinates of a mean in another order."""
+    np.testing.assert_allclose(normalize(torch.from_numpy(x)).numpy(), normalize(x), rtol=1e-6, atol=1e-6)
+
+
+@given(clouds)
+def test_the_farthest_point_is_at_distance_1_and_the_mean_at_0(x):
+    y = normalize(x.astype(np.float64))
+    radius = np.linalg.norm(y[..., :3], axis=-1).max(axis=-1)
+    flat = (x[..., :3] == x[..., :1, :3]).all(axis=(-2, -1))
+    assert radius[~flat] == pytest.approx(1, rel=1e-12)
+    assert not y[flat][..., :3].any(), "identical points become zeros, not NaN"
+    assert np.abs(y[..., :3].mean(axis=-2)).max() < 1e-9
+    assert np.array_equal(y[..., 3:], x[..., 3:])
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.from_numpy])
+def test_a_far_cloud_keeps_its_shape(make):
+    near = np.random.default_rng(0).integers(-64, 64, (50, 3)).astype(np.float32) / 64
+    far = near + np.float32(2.0**14)  # exact in float32
+    assert np.array_equal(np.asarray(normalize(make(near))), np.asarray(normalize(make(far))))
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.from_numpy])
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_large_and_tiny_clouds_leave_no_trace_of_their_size(make, scale):
+    cloud = np.random.default_rng(1).normal(size=(30, 3)).astype(np.float32)
+    found = np.asarray(normalize(make(cloud * np.float32(scale))))
+    np.testing.assert_allclose(found, normalize(cloud), rtol=1e-5, atol=1e-6)

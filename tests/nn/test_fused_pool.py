@@ -1,0 +1,146 @@
+"""The fused layer in front of a pool equals its steps one after the other."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from bipointnet.models import MODELS
+from bipointnet.nn import (
+    LSR,
+    METHODS,
+    BinaryLinear,
+    EntropyMax,
+    MaxPool,
+    MeanPool,
+    PooledLayer,
+    calibrate,
+    delta,
+    fused_pool,
+)
+
+LINEARS = {"fp": nn.Linear} | {name: BinaryLinear.of(method) for name, method in METHODS.items()}
+
+
+def assert_same(one, other, what: str = "output") -> None:
+    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, msg=lambda message: f"{what}: {message}")
+
+
+class Norm(nn.BatchNorm1d):
+    def forward(self, input):
+        return super().forward(input.flatten(0, -2)).reshape(input.shape)
+
+
+def twins(linear, pool, relu: bool = False) -> tuple[PooledLayer, PooledLayer]:
+    """A fused layer with rising and falling channels, and its copy that takes every step."""
+    torch.manual_seed(0)
+    norm = Norm(24)
+    with torch.no_grad():
+        norm.weight.copy_(torch.randn(24))
+        norm.bias.copy_(torch.randn(24))
+    fused = PooledLayer(linear(13, 24), norm, nn.ReLU() if relu else None, pool).double()
+    plain = copy.deepcopy(fused)
+    plain.fused = False
+    return fused, plain
+
+
+@pytest.mark.parametrize("linear", LINEARS.values(), ids=LINEARS.keys())
+@pytest.mark.parametrize("pool", [MaxPool(), EntropyMax(), MeanPool()], ids=["max", "ema-max", "avg"])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("points", [1, 2, 50])
+def test_values_gradients_and_statistics_are_those_of_the_steps(linear, pool, relu, points):
+    fused, plain = twins(linear, pool, relu)
+    x = torch.randn(6, points, 13, dtype=torch.float64)
+    g = torch.randn(6, 24, dtype=torch.float64)
+    inputs = [x.clone().requires_grad_() for _ in range(2)]
+    for layer, given in zip((fused, plain), inputs, strict=True):
+        calibrate(layer, x)
+        layer(given).backward(g)
+        layer.eval()
+    assert_same(inputs[0].grad, inputs[1].grad)
+    for (name, p), q in zip(fused.named_parameters(), plain.parameters(), strict=True):
+        assert_same(p.grad, q.grad, name)
+    for (name, b), c in zip(fused.named_buffers(), plain.buffers(), strict=True):
+        assert_same(b, c, name)
+    assert_same(fused(x), plain(x))
+
+
+@pytest.mark.parametrize("linear", LINEARS.values(), ids=LINEARS.keys())
+def test_a_norm_that_is_frozen_stays_as_it_is(linear):
+    fused, plain = twins(linear, MaxPool(), False)
+    x = torch.randn(6, 9, 13, dtype=torch.float64)
+    calibrate(fused, x)
+    plain.load_state_dict(fused.state_dict())
+    for layer in (fused, plain):
+        layer.norm.eval()  # pyright: ignore[reportOptionalMemberAccess]
+    before = {name: buffer.clone() for name, buffer in fused.named_buffers()}
+    assert_same(fused(x), plain(x))
+    assert all(torch.equal(buffer, before[name]) for name, buffer in fused.named_buffers())
+
+
+@pytest.mark.parametrize("pool", [MaxPool(), EntropyMax(), MeanPool()], ids=["max", "ema-max", "avg"])
+def test_neighbours_are_pooled_as_if_each_neighbourhood_were_alone(pool):
+    """Filled up with copies of the nearest, which count for nothing; fused or not."""
+    torch.manual_seed(0)
+    counts = torch.tensor([[1, 4, 7], [3, 7, 2]])
+    x = torch.randn(2, 3, 7, 13, dtype=torch.float64)
+    x = torch.where((torch.arange(7) < counts[..., None])[..., None], x, x[:, :, :1])
+    for layer in twins(BinaryLinear.of(LSR()), pool):
+        together = layer.eval()(x, counts)
+        for b, m in torch.cartesian_prod(torch.arange(2), torch.arange(3)).tolist():
+            assert_same(together[b, m], layer(x[b, m, : counts[b, m]]))
+
+
+def test_shifts_of_neighbourhoods_are_those_of_the_closed_form():
+    n = torch.arange(1, 3000)
+    shifts = EntropyMax().shift(torch.zeros(1, dtype=torch.float64), n)
+    assert isinstance(shifts, torch.Tensor)
+    torch.testing.assert_close(shifts[:, 0], torch.tensor([delta(i) for i in n.tolist()], dtype=torch.float64))
+
+
+def test_both_ways_to_the_gradients_of_a_maximum_are_one():
+    """A GPU takes the second where points are few."""
+    torch.manual_seed(0)
+    a, w, g = (torch.randn(*size, dtype=torch.float64) for size in ((6, 11, 5), (9, 5), (6, 9)))
+    winners = (a @ w.T).max(dim=1).indices
+    one = fused_pool._gather_gradients(a, w, winners, g)
+    other = fused_pool._multiply_gradients(a, w, winners, g, torch.float64)
+    for x, y in zip(one, other, strict=True):
+        assert_same(x, y)
+
+
+@pytest.mark.parametrize("rows", [1, 2048, 5000])
+def test_second_moments_of_signs_are_exact(rows):
+    a = torch.where(torch.randn(rows, 7) >= 0, 1.0, -1.0).requires_grad_()
+    moment = fused_pool._SecondMoment.apply(a)
+    assert isinstance(moment, torch.Tensor)
+    assert torch.equal(moment, a.T @ a)
+    g = torch.randn(7, 7)
+    (found,) = torch.autograd.grad(moment, a, g)
+    torch.testing.assert_close(found, a.detach() @ (g + g.T), rtol=0.02, atol=0.1)  # bfloat16
+
+
+def test_negative_scales_and_flat_channels():
+    fused, plain = twins(BinaryLinear.of(LSR()), EntropyMax())
+    with torch.no_grad():
+        for layer in (fused, plain):
+            layer.linear.alpha.fill_(-0.3)  # pyright: ignore
+            layer.norm.weight[3] = 0  # pyright: ignore
+    x = torch.randn(5, 40, 13, dtype=torch.float64)
+    assert_same(fused(x), plain(x))
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+def test_bits_of_a_network_in_evaluation_are_the_same(make):
+    torch.manual_seed(0)
+    model, x = make(num_classes=5, linear=BinaryLinear.of(LSR()), pool=EntropyMax()), torch.randn(32, 100, 3)
+    calibrate(model, x)
+    for _ in range(3):
+        model(x)
+    model.eval()
+    fused = model(x)
+    for module in model.modules():
+        if isinstance(module, PooledLayer):
+            module.fused = False
+    assert torch.equal(fused.pooled >= 0, model(x).pooled >= 0)

@@ -1,0 +1,176 @@
+"""Packed networks that label points are the networks they were: bit by bit in numpy, in the core, and in PyTorch."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import VARIANTS
+from packed_networks import cloud, shaken
+from torch import nn
+
+from bipointnet import _core, binarize
+from bipointnet.errors import UserError
+from bipointnet.models import PartPointNet, ScenePointNet
+from bipointnet.nn import METHODS, POOLS, BinaryLinear
+from bipointnet.packing import pack
+from bipointnet.runtime import model as runtime
+from bipointnet.runtime import reference
+from bipointnet.runtime.bench import float_bytes, float_twin, numpy_twin, random_weights
+
+CLASSES = ("seat", "back", "leg")
+METHODS_THAT_JOIN = ("bnn", "xnor++", "bi-real", "ir-net", "lsr")
+
+
+def network(kind: Any, method: str = "lsr", pool: str = "ema-max", seed: int = 0, **options: Any) -> nn.Module:
+    linear = nn.Linear if method == "fp" else BinaryLinear.of(METHODS[method])
+    torch.manual_seed(seed)
+    channels = options.setdefault("in_channels", 3)
+    options.setdefault("tnets", False)
+    told = [torch.arange(8) % options["categories"]] if options.get("categories") else []
+    return shaken(kind(len(CLASSES), linear=linear, pool=POOLS[pool](), **options), channels, seed, *told)
+
+
+def export(model: nn.Module, path: Path, **options: Any) -> runtime.Model:
+    pack.export(model, path, classes=CLASSES, last="f32", **options)
+    return runtime.load(path, "portable")
+
+
+@pytest.mark.parametrize("tnets", [False, True])
+def test_a_converted_float_network_is_packed_like_any_other(tnets, tmp_path):
+    torch.manual_seed(0)
+    model, report = binarize(ScenePointNet(len(CLASSES), in_channels=9, tnets=tnets))
+    assert isinstance(model.joined[0].linear, BinaryLinear), str(report)
+    export(shaken(model, 9, 0), tmp_path / "a.bpn")
+    require_same(model, tmp_path / "a.bpn", 40, 9)
+
+
+def test_a_converted_network_of_parts_is_refused_as_its_forward_is_another(tmp_path):
+    model, _ = binarize(PartPointNet(len(CLASSES), tnets=False))
+    assert isinstance(model.get_submodule("joined.0.linear"), BinaryLinear)
+    with pytest.raises(UserError, match="PartPointNet with another forward; expected one of those that can be packed"):
+        pack.export(model, tmp_path / "a.bpn", classes=CLASSES)
+
+
+def require_same(model: nn.Module, path: Path, points: int, channels: int = 3, category: int | None = None) -> None:
+    """PyTorch in float64, numpy and every instruction set: equal logits up to the rounding of the last float layer."""
+    x = cloud(points, channels)
+    with torch.no_grad():
+        told = [] if category is None else [torch.tensor([category])]
+        expected = model.double()(torch.from_numpy(x)[None].double(), *told).logits[0].numpy()
+        model.float()
+    oracle, _ = reference.run_program(reference.read(path), x, raw=True, category=category)
+    np.testing.assert_allclose(oracle, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+    for isa in _core.isas():
+        core = runtime.load(path, isa)
+        for threads in (1, 3):
+            found = core.logits(x, category=category, normalize=False, threads=threads)
+            assert np.array_equal(found.view(np.uint32), oracle.view(np.uint32)), (isa, threads)
+        assert np.array_equal(core.segment(x, category=category, normalize=False), oracle.argmax(axis=1))
+
+
+@pytest.mark.parametrize("kind", [PartPointNet, ScenePointNet])
+@pytest.mark.parametrize("method", METHODS_THAT_JOIN)
+def test_every_method_with_its_bits_at_0(kind, method, tmp_path):
+    model = network(kind, method)
+    export(model, tmp_path / "a.bpn")
+    require_same(model, tmp_path / "a.bpn", 70)
+
+
+@pytest.mark.parametrize("kind", [PartPointNet, ScenePointNet])
+@pytest.mark.parametrize("pool", POOLS)
+def test_every_pool(kind, pool, tmp_path):
+    model = network(kind, pool=pool, in_channels=6)
+    export(model, tmp_path / "a.bpn")
+    require_same(model, tmp_path / "a.bpn", 70, channels=6)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_deployment_variant(variant, tmp_path):
+    model = network(ScenePointNet, **VARIANTS[variant])
+    export(model, tmp_path / "a.bpn")
+    require_same(model, tmp_path / "a.bpn", 40)
+
+
+@pytest.mark.parametrize("points", [1, 64, 700])
+def test_with_transforms_and_categories(points, tmp_path):
+    model = network(PartPointNet, tnets=True, categories=2)
+    export(model, tmp_path / "a.bpn", categories=("chair", "table"))
+    require_same(model, tmp_path / "a.bpn", points, category=1)
+    scene = network(ScenePointNet, tnets=True, in_channels=9)
+    export(scene, tmp_path / "b.bpn", normalize="none")
+    require_same(scene, tmp_path / "b.bpn", points, channels=9)
+
+
+def test_many_equal_points_are_labelled_alike(tmp_path):
+    """What the core computes once a distinct code reaches every point that has it."""
+    export(network(PartPointNet), tmp_path / "a.bpn")
+    few = cloud(30)
+    chosen = np.random.default_rng(0).integers(30, size=3000)
+    model = runtime.load(tmp_path / "a.bpn")
+    found = model.logits(few[chosen], normalize=False)
+    oracle, _ = reference.run_program(reference.read(tmp_path / "a.bpn"), few[chosen], raw=True)
+    assert np.array_equal(found.view(np.uint32), oracle.view(np.uint32))
+    for point in range(30):
+        assert len(np.unique(found[chosen == point], axis=0)) == 1
+
+
+def test_labels_are_of_the_category(tmp_path):
+    model = export(
+        network(PartPointNet, categories=2),
+        tmp_path / "a.bpn",
+        categories=("chair", "stool"),
+        parts=[[0, 1, 2], [1, 2]],
+    )
+    assert model.categories == ["chair", "stool"]
+    assert model.segments
+    x = cloud(500)
+    assert 0 in model.logits(x, category="stool").argmax(axis=-1)
+    assert set(model.segment(x, category="stool")) <= {1, 2}
+    assert np.array_equal(model.segment(x, category="stool"), model.segment(x, category=1))
+    batch = np.stack([x, x[::-1]])
+    assert np.array_equal(
+        model.segment(batch, category="chair", threads=2)[1][::-1], model.segment(x, category="chair")
+    )
+    for wrong in (None, "sofa", 2, -1):
+        with pytest.raises(UserError, match=f"category is {wrong!r}; expected one of: chair, stool"):
+            model.segment(x, category=wrong)
+    with pytest.raises(UserError, match=r"labels points .* ask it with segment, not predict"):
+        model.predict(x)
+
+
+def test_a_model_without_categories_takes_none(tmp_path):
+    model = export(network(PartPointNet), tmp_path / "a.bpn")
+    with pytest.raises(UserError, match="category is 'chair'; the model is of one category and takes none"):
+        model.segment(cloud(10), category="chair")
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "sentence"),
+    [
+        ({"method": "fp", "pool": "max"}, {}, "second.0: a float layer; expected a 1-bit one"),
+        ({"method": "xnor"}, {}, "second.0: another layer reads the same bits"),
+        ({"method": "abc-net"}, {}, "expected one of bnn, xnor\\+\\+, bi-real, ir-net, lsr to label points"),
+        ({"categories": 2}, {"categories": ("chair",)}, "categories has 1 names; expected 2"),
+        ({}, {"categories": ("chair",)}, "categories has 1 names; expected 0"),
+    ],
+)
+def test_what_cannot_be_packed_is_named_and_nothing_is_written(options, told, sentence, tmp_path):
+    with pytest.raises(UserError, match=sentence):
+        export(network(PartPointNet, **options), tmp_path / "a.bpn", **told)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("kind", "channels"), [(PartPointNet, 3), (ScenePointNet, 9)])
+def test_the_float_twin_is_the_same_network(kind, channels, tmp_path):
+    """The peers of a race run what PyTorch would: with its weights in the twin, the twin gives its logits."""
+    torch.manual_seed(0)
+    float_network = kind(len(CLASSES), in_channels=channels, tnets=True)
+    packed = export(network(kind, tnets=True, in_channels=channels), tmp_path / "a.bpn")
+    steps = float_twin(packed)
+    shapes = [weights[0].shape for weights in random_weights(steps) if weights is not None]
+    linears = [m for m in float_network.modules() if isinstance(m, nn.Linear)]
+    assert sorted(shapes) == sorted(tuple(m.weight.T.shape) for m in linears)
+    assert float_bytes(steps) == sum(4 * p.numel() for m in linears for p in m.parameters())
+    assert numpy_twin(steps, random_weights(steps), cloud(20, channels)).shape == (20, len(CLASSES))

@@ -1,0 +1,154 @@
+"""The architecture: which modules exist, who imports whom, what an import costs."""
+
+import ast
+import functools
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+import bipointnet
+
+ROOT = Path(bipointnet.__file__).parent
+# Every module, and what each subsystem may import besides itself. A new module is one more name here.
+MODULES = {
+    "": "__init__ __main__ config demo errors files",
+    "analysis": "__init__ figures study theory",
+    "cli": "__init__ analyze common export predict segment train",
+    "convert": "__init__ binarize graph record report trace",
+    "data": "__init__ blocks cache clouds dataset folder modelnet normalize published rooms s3dis "
+    "shapenet_part shapes solids",
+    "evaluation": "__init__ metrics networks probe segmentation",
+    "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
+    "nn": "__init__ calibrate concat_linear conv cost farthest_gpu fused_pool geometry grouped hooks init linear "
+    "methods pools product sign",
+    "packing": "__init__ fold networks pack program",
+    "runtime": "__init__ bench label model reference verify",
+    "training": "__init__ augment compile_check cross_validation loop tasks",
+    "viz": "__init__ demo_figure labelled palette render",
+}
+MAY_IMPORT = {
+    "errors": "",
+    "files": "",
+    "config": "errors",
+    "data": "errors files",
+    "nn": "errors",
+    "models": "config errors files nn",
+    "convert": "errors nn",
+    "runtime": "_core data errors models nn",
+    "evaluation": "data models nn",
+    "training": "config data errors evaluation files models nn",
+    "analysis": "data evaluation files models nn runtime",
+    "packing": "_core errors files models nn runtime",
+    "viz": "data errors files",
+    "demo": "config data evaluation models nn packing runtime training viz",
+    "cli": "analysis config data demo errors evaluation models nn packing runtime training viz",
+    "__init__": "",
+    "__main__": "cli",
+}
+# Modules that may be imported where PyTorch is not installed. A command imports it when it needs it.
+NEVER_TORCH = {
+    "": "__init__ __main__ config errors files",
+    "analysis": "__init__ figures theory",
+    "cli": MODULES["cli"],
+    "data": MODULES["data"],
+    "evaluation": "__init__ metrics segmentation",
+    "runtime": "__init__ bench label model reference",
+    "viz": MODULES["viz"],
+}
+
+
+def dotted(table: dict[str, str]) -> list[str]:
+    return [f"{folder}.{name}".lstrip(".") for folder, names in table.items() for name in names.split()]
+
+
+@functools.cache
+def modules() -> dict[str, ast.Module]:
+    paths = sorted(ROOT.rglob("*.py"))
+    return {".".join(p.relative_to(ROOT).with_suffix("").parts): ast.parse(p.read_text()) for p in paths}
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """Dotted names of all that is imported, anywhere in the module."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def top_level(tree: ast.Module) -> set[str]:
+    return imports(ast.Module([n for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom))], []))
+
+
+def test_every_module_is_listed():
+    assert sorted(modules()) == sorted(dotted(MODULES))
+
+
+def test_a_folder_is_a_subsystem_and_few_modules_stand_beside_them():
+    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} == set(MODULES) - {""}
+    assert len(MODULES[""].split()) <= 8
+
+
+@pytest.mark.parametrize("name", modules())
+def test_a_subsystem_imports_only_what_it_may(name):
+    subsystem = name.split(".")[0]
+    found = {i.split(".")[1] for i in imports(modules()[name]) if i.startswith("bipointnet.")} - {"__version__"}
+    assert found <= {subsystem, *MAY_IMPORT[subsystem].split()}
+
+
+@pytest.mark.parametrize("name", dotted(NEVER_TORCH))
+def test_modules_for_machines_without_pytorch_import_none(name):
+    assert not any(i.split(".")[0] in ("torch", "safetensors") for i in top_level(modules()[name]))
+
+
+def loaded_after(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.split(".")[0] for name in shown.stdout.split()}
+
+
+def test_importing_the_package_is_quick_and_takes_no_torch():
+    assert "torch" not in loaded_after("import bipointnet")
+    assert "torch" not in loaded_after("import bipointnet.data, bipointnet.evaluation.metrics, bipointnet.cli")
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "import bipointnet"], check=True)
+        with_import = time.perf_counter() - started
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+        times.append(with_import - (time.perf_counter() - started))
+    assert min(times) < 0.3
+
+
+def test_every_public_name_can_be_had_from_the_package():
+    for name in bipointnet.__all__:
+        assert getattr(bipointnet, name) is not None
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        bipointnet.nothing_of_the_kind  # noqa: B018
+
+
+floats = st.floats(width=32, allow_nan=True, allow_infinity=True)
+
+
+@given(arrays(np.float32, array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=140), elements=floats))
+def test_core_packs_the_signs_that_training_takes(values):
+    from bipointnet._core import pack_signs
+    from bipointnet.nn import hard_sign
+
+    words = pack_signs(values)
+    rows, columns = values.shape
+    assert words.shape == (rows, -(-columns // 64))
+    bits = np.unpackbits(words.view(np.uint8).reshape(rows, words.shape[1] * 8), axis=1, bitorder="little")
+    assert np.array_equal(bits[:, :columns], hard_sign(torch.from_numpy(values.copy())).numpy() > 0)
+    assert not bits[:, columns:].any(), "pad bits are zero"

@@ -1,0 +1,331 @@
+"""The loop: it learns, it is repeatable, and a kill at any moment costs nothing but time."""
+
+import csv
+import dataclasses
+import itertools
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bipointnet.config import CHOICES, Config
+from bipointnet.data.dataset import PointClouds
+from bipointnet.errors import UserError
+from bipointnet.models import MODELS, checkpoint
+from bipointnet.nn import METHODS, POOLS
+from bipointnet.training.loop import COLUMNS, Moment, is_evaluated, learning_rate, train
+
+QUICK = Config(points=24, epochs=3, batch=16, lr=3e-3, device="cpu")
+
+
+def weights(folder: Path, name: str = "last") -> dict[str, torch.Tensor]:
+    return checkpoint.load(folder / f"{name}.safetensors")[0]
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+class Killed(Exception):
+    pass
+
+
+def kill_at(epoch: int, step: int):
+    def watch(moment: Moment) -> None:
+        if (moment.epoch, moment.step) == (epoch, step) and moment.row is None:
+            raise Killed
+
+    return watch
+
+
+def test_a_one_bit_network_learns(tiny, tmp_path):
+    figures = train(dataclasses.replace(QUICK, epochs=12), tiny, tmp_path / "run")
+    assert figures["last_oa"] > 90
+    rows = list(csv.DictReader((tmp_path / "run" / "metrics.csv").open()))
+    assert [int(row["epoch"]) for row in rows] == list(range(1, 13))
+    assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
+
+
+COMBINATIONS = [
+    *itertools.product(["pointnet-vanilla"], CHOICES["method"], CHOICES["pool"]),
+    *itertools.product(["pointnet", "pointnet2", "dgcnn", "pointcnn"], ["fp", "xnor", "lsr"], CHOICES["pool"]),
+    *(("pointconv", method, None) for method in ("fp", "xnor", "lsr")),
+]
+
+
+@pytest.mark.parametrize(("model", "method", "pool"), COMBINATIONS)
+def test_every_combination_trains(tiny, tmp_path, model, method, pool):
+    config = dataclasses.replace(QUICK, model=model, method=method, pool=pool, epochs=1, batch=48)
+    figures = train(config, tiny, tmp_path)
+    assert math.isfinite(figures["last_oa"])
+    model, facts = checkpoint.load_model(tmp_path)
+    assert facts["classes"] == list(tiny.classes)
+
+
+@pytest.mark.parametrize("method", ["fp", "lsr"])
+def test_a_seed_decides_everything(tiny, tmp_path, method):
+    """Float: dropout too. Augmentations as well."""
+    config = dataclasses.replace(QUICK, method=method, rotate=20, scale=1.2, shift=0.1, jitter=0.01, drop=0.3)
+    config = dataclasses.replace(config, init_bias_std=0.0 if method == "fp" else 0.5)
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train(dataclasses.replace(config, seed=seed), tiny, tmp_path / name)
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+def test_a_run_starts_with_shifts_as_far_apart_as_asked(tiny, tmp_path):
+    for name, init_bias_std in (("a", 0.0), ("b", 1.0)):
+        train(dataclasses.replace(QUICK, epochs=1, lr=1e-6, init_bias_std=init_bias_std), tiny, tmp_path / name)
+    assert weights(tmp_path / "a")["first.1.bias"].std() < 1e-3
+    assert 0.7 < weights(tmp_path / "b")["first.1.bias"].std() < 1.3
+    with pytest.raises(UserError, match=r"init_bias_std is 1.0 with --init, which brings weights"):
+        train(dataclasses.replace(QUICK, init_bias_std=1.0), tiny, tmp_path / "c", init=tmp_path / "a")
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("method", ["fp", "lsr"])
+@pytest.mark.parametrize("moment", [(1, 1), (2, 3), (3, 2)])
+def test_resume_ends_in_the_same_weights_bit_for_bit(tiny, tmp_path, monkeypatch, method, moment):
+    monkeypatch.setattr("bipointnet.training.loop.SAVE_SECONDS", 0.0)
+    config = dataclasses.replace(QUICK, method=method, warmup=1, optimizer="adamw", weight_decay=0.01, jitter=0.01)
+    train(config, tiny, tmp_path / "whole")
+    with pytest.raises(Killed):
+        train(config, tiny, tmp_path / "cut", watch=kill_at(*moment))
+    figures = train(config, tiny, tmp_path / "cut", resume=True)
+    for name in ("last", "best", "resume"):
+        assert same(weights(tmp_path / "whole", name), weights(tmp_path / "cut", name))
+    whole = json.loads((tmp_path / "whole" / "result.json").read_text())
+    assert {**whole, "seconds": 0} == {**figures, "seconds": 0}
+    tables = [list(csv.DictReader((tmp_path / run / "metrics.csv").open())) for run in ("whole", "cut")]
+    assert [{**row, "seconds": 0} for row in tables[0]] == [{**row, "seconds": 0} for row in tables[1]]
+
+
+def test_a_killed_process_leaves_checkpoints_that_load(folder_of_clouds, tmp_path, bipointnet):
+    """SIGKILL at odd moments while checkpoints are written as often as can be."""
+    run = tmp_path / "run"
+    options = ["--points", "8", "--epochs", "400", "--batch", "48", "-o", str(run), "--resume", "--device", "cpu"]
+    code = "import bipointnet.training.loop as t; t.SAVE_SECONDS = 0; from bipointnet.cli import main; main()"
+    for wait in (0.3, 0.11, 0.53):
+        process = subprocess.Popen([sys.executable, "-c", code, "train", str(folder_of_clouds), *options])
+        seen = (run / "resume.safetensors").stat().st_mtime_ns if run.exists() else 0
+        deadline = time.monotonic() + 90
+        while not (run / "last.safetensors").exists() or (run / "resume.safetensors").stat().st_mtime_ns == seen:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(wait)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        for name in ("last", "resume"):
+            tensors, facts = checkpoint.load(run / f"{name}.safetensors")
+            assert tensors
+            assert facts["epoch"] >= 1
+    checkpoint.load_model(run)
+
+
+def test_two_processes_hold_the_same_alpha_and_learn(folder_of_clouds, tmp_path):
+    """DDP under torchrun with two CPU processes; each rank writes its alphas, from before and after training."""
+    script = tmp_path / "rank.py"
+    script.write_text(
+        """
+import json, os, sys
+from pathlib import Path
+import torch.distributed as dist
+import bipointnet.training.loop as t
+from bipointnet.config import Config
+from bipointnet.data import open_dataset
+
+seen = {}
+def alphas(run):
+    return {k: v.tolist() for k, v in run.model.state_dict().items() if k.endswith("alpha")}
+epoch = t.Run.run_epoch
+def spy(run, number, watch):
+    seen.setdefault("start", alphas(run))
+    row = epoch(run, number, watch)
+    seen["end"] = alphas(run)
+    seen["weight"] = run.model.state_dict()["pooled.linear.weight"].double().sum().item()
+    return row
+t.Run.run_epoch = spy
+data, out = sys.argv[1:]
+figures = t.train(Config(points=24, epochs=8, batch=16, lr=3e-3, device="cpu"), open_dataset(data, 24), Path(out))
+Path(out, f"rank{os.environ['RANK']}.json").write_text(json.dumps({**seen, "oa": figures["last_oa"]}))
+"""
+    )
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "--standalone"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([*command, str(script), str(folder_of_clouds), str(run)], check=True, env=environment, timeout=240)
+    first, second = (json.loads((run / f"rank{rank}.json").read_text()) for rank in (0, 1))
+    assert len(first["start"]) == 4
+    assert first["start"] == second["start"]
+    assert first["end"] == second["end"] != first["start"]
+    assert first["weight"] == second["weight"]
+    assert first["oa"] > 90
+    checkpoint.load_model(run)
+
+
+def test_init_takes_over_what_fits(tiny, tmp_path):
+    train(QUICK, tiny, tmp_path / "first")
+    four = PointClouds("four", (*tiny.classes, "none"), tiny.train, tiny.test)
+    train(dataclasses.replace(QUICK, lr=1e-12), four, tmp_path / "second", init=tmp_path / "first")
+    before, after = weights(tmp_path / "first"), weights(tmp_path / "second")
+    assert after["last.weight"].shape == (4, 256)
+    for name in before:
+        if name.endswith((".weight", ".alpha")) and name != "last.weight":
+            torch.testing.assert_close(after[name], before[name], atol=1e-8, rtol=1e-6)
+
+
+def test_init_from_a_float_run_measures_alpha_for_its_weights(tiny, tmp_path):
+    train(dataclasses.replace(QUICK, method="fp"), tiny, tmp_path / "float")
+    figures = train(QUICK, tiny, tmp_path / "bits", init=tmp_path / "float")
+    assert figures["method"] == "lsr"
+    assert weights(tmp_path / "bits")["points.0.0.alpha"].isfinite()
+
+
+def test_compile_checks_itself_and_learns_the_same(tiny, tmp_path):
+    """One step an epoch, so that the first loss is that of the same weights.
+
+    It is not the same number: before training many normalised values are all but 0, and a rounding flips their signs.
+    """
+    config = dataclasses.replace(QUICK, epochs=2, batch=len(tiny.train), compile=True)
+    compiled = train(config, tiny, tmp_path / "compiled")
+    plain = train(dataclasses.replace(config, compile=False), tiny, tmp_path / "plain")
+    rows = [list(csv.DictReader((tmp_path / run / "metrics.csv").open())) for run in ("compiled", "plain")]
+    assert float(rows[0][0]["loss"]) == pytest.approx(float(rows[1][0]["loss"]), rel=0.05)
+    assert compiled["recipe"] == plain["recipe"] == "custom"
+
+
+def test_compile_that_changes_gradients_is_refused(tiny, tmp_path, monkeypatch):
+    class Dropping(torch.nn.Module):
+        """What a broken compiler does: right values, gradients lost."""
+
+        def __init__(self, model: torch.nn.Module) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, x):
+            return self.model(x.detach())
+
+    monkeypatch.setattr(torch, "compile", lambda model, **options: Dropping(model))
+    with pytest.raises(UserError, match="train without --compile"):
+        train(dataclasses.replace(QUICK, compile=True), tiny, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_learning_rate_rises_then_falls_along_a_cosine():
+    config = Config(epochs=10, warmup=2, lr=0.1)
+    assert learning_rate(config, 0) == 0
+    assert learning_rate(config, 1) == pytest.approx(0.5 * 0.1 * 0.5 * (1 + math.cos(math.pi / 10)))
+    assert learning_rate(config, 5) == pytest.approx(0.05)
+    assert learning_rate(config, 10) == pytest.approx(0, abs=1e-12)
+    assert learning_rate(Config(lr=0.1), 0) == 0.1
+
+
+def test_judged_are_every_tenth_epoch_and_the_last_ten():
+    assert [e for e in range(1, 41) if is_evaluated(e, 40)] == [10, 20, 30, *range(31, 41)]
+
+
+def test_names_on_the_command_line_are_the_tables():
+    assert CHOICES["model"] == tuple(MODELS)
+    assert set(CHOICES["method"]) == {"fp", *METHODS}
+    assert CHOICES["pool"] == tuple(POOLS)
+
+
+def test_each_backbone_has_its_own_pool_unless_told():
+    assert {name: Config(model=name).pool for name in MODELS} == {
+        **dict.fromkeys(MODELS, "ema-max"),
+        "pointcnn": "ema-avg",
+        "pointconv": None,
+    }
+    assert Config(model="pointcnn", method="fp").pool == "avg"
+    assert Config(model="dgcnn", method="fp").pool == "max"
+    assert Config(model="pointcnn", pool="ema-max").pool == "ema-max"
+    with pytest.raises(UserError, match="pointconv has no pool; found pool 'ema-max'; leave --pool out"):
+        Config(model="pointconv", pool="ema-max")
+
+
+def test_the_defaults_are_the_paper_s_recipe():
+    assert Config().recipe == "paper"
+    assert Config(method="fp", seed=3, compile=True).recipe == "paper"
+    assert Config(label_smoothing=0.1).recipe == "custom"
+    assert Config().pool == "ema-max"
+    assert Config(method="fp").pool == "max"
+
+
+def test_result_has_the_keys_that_result_files_promise(tiny, tmp_path):
+    figures = train(dataclasses.replace(QUICK, epochs=1), tiny, tmp_path)
+    promised = {"dataset", "model", "method", "pool", "recipe", "seed", "points", "epochs"}
+    promised |= {"last_oa", "best_oa", "seconds", "device", "commit"}
+    assert promised <= figures.keys()
+    assert json.loads((tmp_path / "result.json").read_text()) == figures
+    assert next(csv.reader((tmp_path / "metrics.csv").open())) == list(COLUMNS)
+    assert list((tmp_path / "tensorboard").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"points": 49}, ["48 points", "49 are asked for", "--points 48"]),
+        ({"device": "cuda"}, ["no GPU", "--device cpu"]),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_before_anything_is_written(tiny, tmp_path, monkeypatch, change, words):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError) as error:
+        train(dataclasses.replace(QUICK, **change), tiny, tmp_path / "run")
+    assert all(word in str(error.value) for word in words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_never_overwritten_and_resumes_only_as_itself(tiny, tmp_path):
+    train(dataclasses.replace(QUICK, epochs=1), tiny, tmp_path)
+    with pytest.raises(UserError, match="--resume"):
+        train(dataclasses.replace(QUICK, epochs=1), tiny, tmp_path)
+    with pytest.raises(UserError, match=r"lr = 0\.003, now asked for 0\.1"):
+        train(dataclasses.replace(QUICK, epochs=1, lr=0.1), tiny, tmp_path, resume=True)
+
+
+def test_a_loss_that_explodes_is_told_and_the_last_good_epoch_stays(tiny, tmp_path):
+    broken = PointClouds("broken", tiny.classes, tiny.train, tiny.test)
+    broken.train.points[5] = np.nan
+    with pytest.raises(UserError, match="lower --lr"):
+        train(dataclasses.replace(QUICK, method="fp"), broken, tmp_path / "run")
+    assert not (tmp_path / "run" / "last.safetensors").exists()
+
+
+@pytest.mark.parametrize("keep", [0, 1, 7, 8, 100, 2000])
+def test_a_cut_checkpoint_is_one_clear_sentence(tiny, tmp_path, keep):
+    train(dataclasses.replace(QUICK, epochs=1), tiny, tmp_path)
+    path = tmp_path / "last.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(UserError, match=r"last.safetensors: not a checkpoint"):
+        checkpoint.load_model(tmp_path)
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+    import safetensors.torch
+
+    safetensors.torch.save_file({"x": torch.zeros(2)}, tmp_path / "other.safetensors")
+    with pytest.raises(UserError, match="not a checkpoint"):
+        checkpoint.load_model(tmp_path / "other.safetensors")
+    with pytest.raises(UserError, match="it is not there"):
+        checkpoint.load_model(tmp_path / "nowhere")
+    checkpoint.save(
+        tmp_path / "wrong.safetensors", {"x": torch.zeros(2)}, {"config": {}, "classes": ["a"], "channels": 3}
+    )
+    with pytest.raises(UserError, match="do not fit"):
+        checkpoint.load_model(tmp_path / "wrong.safetensors")
+
+
+def test_one_class_is_nothing_to_learn(tiny, tmp_path):
+    rooms = dataclasses.replace(tiny, name="rooms", classes=("room",))
+    with pytest.raises(UserError, match="rooms: its clouds are all of one class, room; expected two or more"):
+        train(QUICK, rooms, tmp_path)
