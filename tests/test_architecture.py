@@ -23,7 +23,7 @@ MODULES = {
     "analysis": "__init__ figures study theory",
     "cli": "__init__ analyze common export predict segment train",
     "convert": "__init__ binarize graph record report trace",
-    "data": "__init__ blocks cache clouds dataset folder modelnet normalize published rooms s3dis "
+    "data": "__init__ blocks cache clouds dataset folder listing modelnet normalize published rooms s3dis "
     "shapenet_part shapes solids",
     "evaluation": "__init__ metrics networks probe segmentation",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",

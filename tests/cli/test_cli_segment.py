@@ -181,7 +181,7 @@ def test_mistakes_are_answered_in_a_sentence_and_leave_nothing(parts, rooms, tmp
     [
         (
             ["--task", "part", "--category", "Unicorn"],
-            "has no class 'Unicorn' to segment; expected is one of: Airplane",
+            "has no class 'Unicorn' to segment; expected one of: Airplane",
         ),
         (["--task", "semantic"], "holds no labelled rooms; expected data such as rooms; use --task part"),
         (["--task", "semantic", "--fold", "each"], "has no folds; expected S3DIS; leave --fold out"),

@@ -191,10 +191,10 @@ def test_one_class_of_the_built_in_shapes():
 
 def test_a_category_that_is_not_there(hdf5: Path):
     data = open_dataset(str(hdf5), 16)
-    with pytest.raises(UserError, match="shapenet-part: has no class 'Sofa' to segment; expected is one of: Airplane,"):
+    with pytest.raises(UserError, match="shapenet-part: has no class 'Sofa' to segment; expected one of: Airplane,"):
         data.only("Sofa")
     without = PointClouds("mine", ("Sofa",), data.train, data.test)
-    with pytest.raises(UserError, match="mine: has no class 'Sofa' to segment; expected is one of: none"):
+    with pytest.raises(UserError, match="mine: has no class 'Sofa' to segment; expected one of: none"):
         without.only("Sofa")
     lacking = Split(data.test.points[:0], data.test.labels[:0], SPLITS["test"].point_labels)
     with pytest.raises(UserError, match="class 'Cap' has no cloud in the test split; choose another class"):

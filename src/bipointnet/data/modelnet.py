@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bipointnet.data.dataset import PointClouds, Split
-from bipointnet.data.folder import Listing, read_splits, require_both_splits, subfolders
+from bipointnet.data.listing import Listing, listing_of, read_splits, require_both_splits, subfolders
 from bipointnet.data.published import (
     checked_clouds,
     cloud_labels,
@@ -120,5 +120,4 @@ def _open_meshes(folder: Path, points: int, seed: int) -> tuple[tuple[str, ...],
 
 
 def _listed_meshes(folder: Path, classes: Sequence[str], split: str) -> Listing:
-    chosen = [(file, label) for label, name in enumerate(classes) for file in _meshes(folder / name / split)]
-    return Listing([file for file, _ in chosen], [label for _, label in chosen])
+    return listing_of(classes, {name: _meshes(folder / name / split) for name in classes})

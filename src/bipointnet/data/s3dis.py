@@ -14,7 +14,6 @@ the others; where there is one area only, its rooms are dealt out to four folds.
 
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from bipointnet.data.blocks import Columns, grid_blocks
 from bipointnet.data.cache import cached
 from bipointnet.data.clouds import require_finite
 from bipointnet.data.dataset import PointClouds, Split
-from bipointnet.data.folder import size_and_time, subfolders, with_progress
+from bipointnet.data.listing import rng_of, size_and_time, subfolders, with_progress
 from bipointnet.data.published import checked_clouds, hdf5_arrays, lines, listed_files, numbers, point_labels
 from bipointnet.data.rooms import CLASSES
 from bipointnet.errors import UserError
@@ -208,9 +207,8 @@ def _open_rooms(folder: Path, fold: Fold, points: int, seed: int) -> tuple[Split
     cut: tuple[list[tuple[np.ndarray, np.ndarray]], ...] = ([], [])
     sources = _room_sources(folder)
     for source, room in zip(with_progress(list(sources.values())), read_rooms(folder, sources), strict=True):
-        # Seeded by the room's name, so that the blocks of a room are the same in every fold.
-        rng = np.random.default_rng([seed, zlib.crc32(room.name.encode())])
-        blocks = grid_blocks(Columns.of(room.points, source), points, rng)
+        # Seeded by the room's name: the blocks of a room are the same in every fold.
+        blocks = grid_blocks(Columns.of(room.points, source), points, rng_of(room.name, seed))
         cut[room.name in tested].append((blocks.points, room.labels[blocks.index]))
     train, test = (_split(*map(np.concatenate, zip(*half, strict=True))) for half in cut)
     return train, test

@@ -16,7 +16,6 @@ Training is on train and val together. Parts are numbered 0 to 49 over all categ
 
 import json
 import os
-import zlib
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -26,7 +25,7 @@ import numpy as np
 from bipointnet.data.cache import cached
 from bipointnet.data.clouds import require_finite
 from bipointnet.data.dataset import PointClouds, Split
-from bipointnet.data.folder import Listing, size_and_time, with_progress
+from bipointnet.data.listing import Listing, rng_of, size_and_time, with_progress
 from bipointnet.data.published import (
     checked_clouds,
     cloud_labels,
@@ -197,8 +196,7 @@ def _read_text(files: list[Path], labels: np.ndarray, points: int, seed: int) ->
         table = numbers(file, _COLUMNS)  # (N, 7)
         require_finite(table, file)
         _require_own_parts(labels[index : index + 1], table[None, :, 6], [str(file)])
-        # Seeded by the file's name, so that the points of a shape stay the same when others come or go.
-        rng = np.random.default_rng([seed, zlib.crc32(f"{file.parent.name}/{file.name}".encode())])
+        rng = rng_of(f"{file.parent.name}/{file.name}", seed)
         rows = np.resize(rng.permutation(len(table)), points)
         drawn[index], parts[index] = table[rows, :3], table[rows, 6]
     return {"points": drawn, "parts": parts}
