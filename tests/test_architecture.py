@@ -23,8 +23,8 @@ MODULES = {
     "analysis": "__init__ figures study theory",
     "cli": "__init__ analyze common export predict segment train",
     "convert": "__init__ binarize graph record report trace",
-    "data": "__init__ blocks cache clouds dataset folder listing modelnet normalize published rooms s3dis "
-    "shapenet_part shapes solids",
+    "data": "__init__ blocks cache clouds dataset folder furniture generated listing mesh_files modelnet normalize "
+    "objects parsed published rooms s3dis scan_files shapenet_part shapes solids text_files",
     "evaluation": "__init__ metrics networks probe segmentation",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
     "nn": "__init__ calibrate concat_linear conv cost farthest_gpu fused_pool geometry grouped hooks init linear "

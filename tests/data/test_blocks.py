@@ -218,12 +218,12 @@ def test_a_large_scan_goes_through_in_little_memory():
 @pytest.mark.parametrize(
     ("scan", "sentence"),
     [
-        (np.zeros((0, 6)), "holds no points where at least one is expected; leave it out"),
-        (np.zeros((5, 4)), "is an array of shape (5, 4) where (points, 3) or, with colors, (points, 6) is expected"),
-        (np.zeros(6), "is an array of shape (6,) where"),
+        (np.zeros((0, 6)), "holds no points, expected at least one; leave it out"),
+        (np.zeros((5, 4)), "is an array of shape (5, 4), expected (points, 3) or, with colors, (points, 6)"),
+        (np.zeros(6), "is an array of shape (6,), expected"),
         (np.full((5, 3), np.nan), "5 of 5 points have a NaN or infinite coordinate"),
-        (np.full((5, 6), 255.0), "has colors from 255 to 255 where 0 to 1 are expected; divide them by 255"),
-        (np.array([[0.0, 0, 0], [5000, 1, 1]]), "is 5000 m wide where at most 1000 m are expected; scale it to metres"),
+        (np.full((5, 6), 255.0), "has colors from 255 to 255, expected 0 to 1; divide them by 255"),
+        (np.array([[0.0, 0, 0], [5000, 1, 1]]), "is 5000 m wide, expected at most 1000 m; scale it to meters"),
     ],
 )
 def test_what_is_no_scan(scan: np.ndarray, sentence: str):

@@ -242,7 +242,7 @@ def test_class_with_one_file(tmp_path: Path) -> None:
 def test_bad_cloud_is_named(tmp_path: Path) -> None:
     write_classes(tmp_path, cup=3)
     bad = write_cloud(tmp_path / "cup" / "small.npy", points=15)
-    assert error_of(tmp_path).startswith(f"{bad}: holds 15 points where 16 are asked for; pass --points 15 or fewer")
+    assert error_of(tmp_path).startswith(f"{bad}: holds 15 points, expected at least 16; pass --points 15 or fewer")
     write_cloud(bad, value=np.nan)
     assert error_of(tmp_path).startswith(f"{bad}: 40 of 40 points have a NaN or infinite coordinate")
     bad.write_bytes(b"garbage")

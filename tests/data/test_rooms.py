@@ -113,7 +113,7 @@ def test_the_data_set_is_what_it_says_and_the_cache_gives_it_back(tmp_path: Path
     assert made.train.labels.tolist() == [0, 0, 0]
     assert list(tmp_path.glob("rooms-*.npz"))
     with monkeypatch.context() as patched:
-        patched.setattr(rooms_module, "_make_split", lambda *_: pytest.fail("made anew in spite of the cache"))
+        patched.setattr(rooms_module, "make_room", lambda *_: pytest.fail("generated again in spite of the cache"))
         again = rooms(train=3, test=2, points=512)
     monkeypatch.setenv("BIPOINTNET_CACHE", str(tmp_path / "other"))
     anew = rooms(train=3, test=2, points=512)

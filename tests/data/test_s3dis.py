@@ -21,7 +21,7 @@ ONE_AREA = [
 
 
 def make_room(name: str, points: int = 300) -> tuple[np.ndarray, np.ndarray]:
-    """(N, 6) xyzrgb as published, in millimetres' digits and bytes, and a class for each point."""
+    """(N, 6) xyzrgb as published, in millimeters' digits and bytes, and a class for each point."""
     rng = np.random.default_rng(sum(name.encode()))
     xyz = rng.uniform((-7, 3, 0), (-5.4, 4.7, 2.6), (points, 3)).round(3)
     return np.hstack([xyz, rng.integers(0, 256, (points, 3))]), np.sort(rng.integers(0, 13, points))
@@ -145,14 +145,14 @@ def test_rooms_of_one_area_are_dealt_out(tmp_path: Path, count: int):
 
 def test_a_single_room_has_no_folds(tmp_path: Path):
     write_array(tmp_path, "Area_1_office_1")
-    assert error_of(tmp_path).startswith(f"{tmp_path}: holds 1 room where two are needed")
+    assert error_of(tmp_path).startswith(f"{tmp_path}: holds 1 room, expected at least two")
 
 
 def test_the_usual_fold_is_area_5(hdf5: Path, tmp_path: Path):
     assert open_dataset(str(hdf5), 16).name == "s3dis/Area_5"
     one_area = write_blocks(tmp_path / "one", ONE_AREA)
     assert open_dataset(str(one_area), 16).name == "s3dis/Area_6_rooms_1"
-    with pytest.raises(UserError, match="has no fold 'Area_7'; expected is one of Area_1, Area_2"):
+    with pytest.raises(UserError, match="has no fold 'Area_7'; expected one of Area_1, Area_2"):
         s3dis.s3dis(hdf5, 16, fold="Area_7")
 
 
@@ -285,13 +285,13 @@ TEN, LABELS = blocks_of(np.arange(10))
         (
             TEN[..., :6],
             LABELS,
-            "'data' is float32 of shape (10, 4096, 6) where float32 of shape (clouds, points, 9) is",
+            "'data' is float32 of shape (10, 4096, 6), expected float32 of shape (clouds, points, 9);",
         ),
-        (TEN[:, :10], LABELS[:, :10], "holds 10 points where 16 are asked for"),
-        (TEN[:, :99], LABELS[:, :99], "has blocks of 99 points where 4096 are expected"),
-        (TEN, LABELS[:9], "'label' is uint8 of shape (9, 4096) where whole numbers of shape (10, 4096) are expected"),
-        (TEN, LABELS[:, :4000], "'label' is uint8 of shape (10, 4000) where"),
-        (TEN, LABELS + 4, "4096 points have labels like 13 where 0 to 12 are expected, the classes of S3DIS"),
+        (TEN[:, :10], LABELS[:, :10], "holds 10 points, expected at least 16"),
+        (TEN[:, :99], LABELS[:, :99], "has blocks of 99 points, expected 4096"),
+        (TEN, LABELS[:9], "'label' is uint8 of shape (9, 4096), expected whole numbers of shape (10, 4096)"),
+        (TEN, LABELS[:, :4000], "'label' is uint8 of shape (10, 4000), expected"),
+        (TEN, LABELS + 4, "4096 points have labels like 13, expected 0 to 12, the classes of S3DIS"),
     ],
 )
 def test_bad_hdf5(hdf5: Path, data: np.ndarray, label: np.ndarray, sentence: str):
@@ -304,16 +304,20 @@ def test_bad_hdf5(hdf5: Path, data: np.ndarray, label: np.ndarray, sentence: str
 @pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
-        ("room_filelist.txt", None, "there is no such file, though this layout has it"),
+        ("room_filelist.txt", None, "there is no such file, but this layout needs it"),
         (
             "room_filelist.txt",
             "Area_1_a_1\n" * 3 + "Area_2_a_1\n",
             "names the rooms of 4 blocks where the files of all_f",
         ),
         ("room_filelist.txt", "Area_1_a_1\n" * 30 + "Area_2_a_1\n" * 9, "names the rooms of 39 blocks where the files"),
-        ("room_filelist.txt", "Area_1_a_1\noffice_2\n", "'office_2' is no room where a name like Area_1_office_1 is"),
-        ("all_files.txt", None, "there is no such file, though this layout has it"),
-        ("ply_data_all_2.h5", None, "there is no such file, though all_files.txt names it"),
+        (
+            "room_filelist.txt",
+            "Area_1_a_1\noffice_2\n",
+            "'office_2' is not the name of a room, expected a name like Area_1_",
+        ),
+        ("all_files.txt", None, "there is no such file, but this layout needs it"),
+        ("ply_data_all_2.h5", None, "there is no such file, but all_files.txt names it"),
     ],
 )
 def test_bad_lists_of_hdf5(hdf5: Path, file: str, content: str | None, sentence: str):
@@ -344,11 +348,11 @@ GOOD = "-15.6 39.1 2.6 93 86 78\n"
     ("content", "sentence"),
     [
         ("", "the file is empty; unpack the data again"),
-        (GOOD + "-15.6 39.1 2.6\n", "line 2 is '-15.6 39.1 2.6' where the 6 numbers x y z r g b are expected"),
-        ("-15.6 39.1 2.6\n" * 5, "line 1 is '-15.6 39.1 2.6' where the 6 numbers x y z r g b are expected"),
-        (GOOD + "-15.6 39.1 2.6 93 86\x10 78 9", "line 2 is '-15.6 39.1 2.6 93 86  78 9' where the 6 numbers"),
+        (GOOD + "-15.6 39.1 2.6\n", "line 2 is '-15.6 39.1 2.6', expected the 6 numbers x y z r g b"),
+        ("-15.6 39.1 2.6\n" * 5, "line 1 is '-15.6 39.1 2.6', expected the 6 numbers x y z r g b"),
+        (GOOD + "-15.6 39.1 2.6 93 86\x10 78 9", "line 2 is '-15.6 39.1 2.6 93 86  78 9', expected the 6 numbers"),
         (GOOD + "1 inf 2 93 86 78\n", "1 of 2 points have a NaN or infinite coordinate, the first is point 1"),
-        (GOOD + "1 2 3 93 256 78\n", "has colors from 78 to 256 where 0 to 255 are expected"),
+        (GOOD + "1 2 3 93 256 78\n", "has colors from 78 to 256, expected 0 to 255"),
     ],
 )
 def test_bad_annotation(one_room_each: Path, content: str, sentence: str):
@@ -363,7 +367,7 @@ def test_room_without_annotations(one_room_each: Path):
     folder = one_room_each / "Area_2" / "office_1" / "Annotations"
     for file in folder.iterdir():
         file.unlink()
-    assert error_of(one_room_each).startswith(f"{folder}: holds no CLASS_K.txt where the things of a room are expected")
+    assert error_of(one_room_each).startswith(f"{folder}: holds no CLASS_K.txt, expected one per object")
 
 
 ROOM = np.column_stack(make_room("Area_1_office_1"))
@@ -372,19 +376,19 @@ ROOM = np.column_stack(make_room("Area_1_office_1"))
 @pytest.mark.parametrize(
     ("room", "sentence"),
     [
-        (ROOM[:0], "the room is empty where at least one point is expected; leave the file out"),
+        (ROOM[:0], "the room is empty, expected at least one point; leave the file out"),
         (
             ROOM[:, [0, 1, 2, 6]],
-            "is float64 of shape (300, 4) where numbers of shape (points, 7) are expected: x y z r g b",
+            "is float64 of shape (300, 4), expected numbers of shape (points, 7): x y z r g b",
         ),
-        (ROOM[:, :6], "is float64 of shape (300, 6) where"),
-        (ROOM[0], "is float64 of shape (7,) where"),
-        (ROOM.astype(str), "is <U32 of shape (300, 7) where numbers"),
-        (ROOM + np.array([0, 0, 0, 0, 0, 0, 13]), "have labels like 13 where 0 to 12 are expected"),
-        (ROOM * (1, 1, 1, 1, 1, 1, 0.5), "points have labels like 0.5 where 0 to 12"),
+        (ROOM[:, :6], "is float64 of shape (300, 6), expected"),
+        (ROOM[0], "is float64 of shape (7,), expected"),
+        (ROOM.astype(str), "is <U32 of shape (300, 7), expected numbers"),
+        (ROOM + np.array([0, 0, 0, 0, 0, 0, 13]), "have labels like 13, expected 0 to 12"),
+        (ROOM * (1, 1, 1, 1, 1, 1, 0.5), "points have labels like 0.5, expected 0 to 12"),
         (ROOM * (1, 1, 1, 1, 1, 1, np.nan), "300 of 300 points have a NaN"),
-        (ROOM * (1, 1, 1, 2, 2, 2, 1), "has colors from 0 to 510 where 0 to 255 are expected"),
-        (ROOM * (9999, 1, 1, 1, 1, 1, 1), "m wide where at most 1000 m are expected; scale it to metres, or cut it"),
+        (ROOM * (1, 1, 1, 2, 2, 2, 1), "has colors from 0 to 510, expected 0 to 255"),
+        (ROOM * (9999, 1, 1, 1, 1, 1, 1), "m wide, expected at most 1000 m; scale it to meters, or cut it"),
     ],
 )
 def test_bad_array(tmp_path: Path, room: np.ndarray, sentence: str):

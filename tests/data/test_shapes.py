@@ -137,10 +137,10 @@ def test_points_follow_the_density_asked_for():
     """On the square [-1, 1]^2: exp(2 x) has its mean at coth 2 - 1/2; exp(-8 y^2) has variance 1/16."""
     square = panel([(-1, -1, 0), (1, -1, 0), (1, 1, 0), (-1, 1, 0)])
     zero, one = np.zeros(3), np.ones(3)
-    sloped = Density(slope=np.array([2.0, 0, 0]), bend=zero, centre=zero, reach=one)
+    sloped = Density(slope=np.array([2.0, 0, 0]), bend=zero, center=zero, reach=one)
     xyz, _ = sample([(square, 0)], MANY, np.random.default_rng(0), sloped)
     np.testing.assert_allclose(xyz.mean(axis=0), [1 / np.tanh(2) - 1 / 2, 0, 0], atol=0.015)
-    humped = Density(slope=zero, bend=np.array([0, -8.0, 0]), centre=zero, reach=one)
+    humped = Density(slope=zero, bend=np.array([0, -8.0, 0]), center=zero, reach=one)
     xyz, _ = sample([(square, 0)], MANY, np.random.default_rng(0), humped)
     np.testing.assert_allclose(xyz.var(axis=0), [1 / 3, 1 / 16, 0], atol=0.01)
 
@@ -241,7 +241,7 @@ def test_same_seed_same_arrays_and_the_cache_gives_them_back(tmp_path: Path, mon
     made = shapes(train=30, test=10, points=32, seed=5)
     assert list(tmp_path.glob("shapes-*.npz"))
     with monkeypatch.context() as patched:
-        patched.setattr(shapes_module, "_make_split", lambda *_: pytest.fail("made anew in spite of the cache"))
+        patched.setattr(shapes_module, "make_object", lambda *_: pytest.fail("generated again in spite of the cache"))
         assert_same(made, shapes(train=30, test=10, points=32, seed=5))
     monkeypatch.setenv("BIPOINTNET_CACHE", str(tmp_path / "other"))
     assert_same(made, shapes(train=30, test=10, points=32, seed=5))

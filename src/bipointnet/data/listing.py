@@ -12,9 +12,10 @@ import numpy as np
 from bipointnet.data import clouds
 from bipointnet.data.cache import cached
 from bipointnet.data.dataset import Split
+from bipointnet.data.parsed import unreadable
 from bipointnet.errors import UserError
 
-_CACHE_VERSION = 1
+_CACHE_VERSION = 2  # raise it whenever the same seed draws other points of a file
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def size_and_time(file: Path) -> tuple[int, int]:
     try:
         status = file.stat()
     except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror}); check the file and its permissions") from error
+        raise unreadable(file, error) from error
     return status.st_size, status.st_mtime_ns
 
 
