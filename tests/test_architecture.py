@@ -32,7 +32,7 @@ MODULES = {
     "packing": "__init__ fold networks pack program",
     "runtime": "__init__ bench label model reference verify",
     "training": "__init__ augment compile_check cross_validation loop tasks",
-    "viz": "__init__ demo_figure labelled palette render",
+    "viz": "__init__ demo_figure labeled palette render",
 }
 MAY_IMPORT = {
     "errors": "",

@@ -6,7 +6,7 @@ from pathlib import Path
 import commands
 import numpy as np
 import pytest
-from labelled_data import write_parts, write_rooms
+from labeled_data import write_parts, write_rooms
 
 import bipointnet
 from bipointnet.data import clouds

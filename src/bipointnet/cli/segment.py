@@ -279,17 +279,17 @@ def _write(
     """All files of a labelled cloud; the picture is left out where there is no matplotlib."""
     import numpy as np
 
-    from bipointnet.viz import labelled
+    from bipointnet.viz import labeled
 
     points = cloud.points
     if any(cloud.origin):
         points = points.astype(np.float64) + cloud.origin
     ply, npy, html, png = targets
-    labelled.write_ply(ply, points, labels, classes)
-    labelled.write_npy(npy, labels)
-    labelled.write_html(html, points, labels, classes, title, up=up)
+    labeled.write_ply(ply, points, labels, classes)
+    labeled.write_npy(npy, labels)
+    labeled.write_html(html, points, labels, classes, title, up=up)
     if importlib.util.find_spec("matplotlib") is None:
         err.print("No picture: matplotlib is not installed; pip install 'bipointnet\\[train]'")
         return targets[:-1]
-    labelled.write_png(png, points, labels, classes, up=up)
+    labeled.write_png(png, points, labels, classes, up=up)
     return targets

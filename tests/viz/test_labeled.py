@@ -1,4 +1,4 @@
-"""labelled.py: what is written can be read back point by point, and no name, label or folder does harm."""
+"""labeled.py: everything written can be read back point by point, and no name, label or folder breaks it."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ from PIL import Image
 
 from bipointnet.data import clouds
 from bipointnet.errors import UserError
-from bipointnet.viz import labelled
+from bipointnet.viz import labeled
 from bipointnet.viz.palette import colors
 
 NAMES = ("ceiling", "floor", "wall", "chair", "table")
@@ -34,9 +34,9 @@ HOSTILE = (
 )
 UTM = np.array([512_345.0, 5_412_345.0, 80.0])
 WRITERS: dict[str, Callable[..., None]] = {
-    ".ply": labelled.write_ply,
-    ".png": labelled.write_png,
-    ".html": lambda path, points, labels, names: labelled.write_html(path, points, labels, names, "title"),
+    ".ply": labeled.write_ply,
+    ".png": labeled.write_png,
+    ".html": lambda path, points, labels, names: labeled.write_html(path, points, labels, names, "title"),
 }
 
 
@@ -52,7 +52,7 @@ def page_of(path: Path) -> dict[str, Any]:
 
 
 def points_of(page: dict[str, Any]) -> tuple[np.ndarray, list[str]]:
-    """The points that a page holds, and the name of the class of each."""
+    """The points stored in a page, and the class name of each."""
     steps = np.frombuffer(base64.b64decode(page["steps"]), "<u2").reshape(-1, 3)
     lower, upper = np.array(page["lower"]), np.array(page["upper"])
     return lower + steps / 65535 * (upper - lower), [k["name"] for k in page["classes"] for _ in range(k["points"])]
@@ -69,11 +69,11 @@ def points_of(page: dict[str, Any]) -> tuple[np.ndarray, list[str]]:
         (np.array([0.0, 100.0, 0.0]), np.float64, "float"),
         (np.array([0.0, 3000.0, 0.0]), np.float64, "double"),
         (UTM, np.float64, "double"),
-        (UTM, np.float32, "float"),  # what is float32 already has no more digits to keep
+        (UTM, np.float32, "float"),  # float32 input has no more digits to keep
         (np.array([0.0, 0.0, 1e39]), np.float64, "double"),
     ],
 )
-def test_ply_gives_back_every_point_with_color_and_label(
+def test_ply_holds_every_point_with_color_and_label(
     tmp_path: Path, shift: np.ndarray, dtype: type, keyword: str
 ) -> None:
     import trimesh
@@ -81,7 +81,7 @@ def test_ply_gives_back_every_point_with_color_and_label(
     points, labels = some_cloud()
     points = (points + shift).astype(dtype)
     path = tmp_path / "new folder" / "a.ply"
-    labelled.write_ply(path, points, labels, NAMES)
+    labeled.write_ply(path, points, labels, NAMES)
     assert f"property {keyword} x".encode() in path.read_bytes()[:600]
     cloud: Any = trimesh.load(path)
     assert isinstance(cloud, trimesh.PointCloud)
@@ -94,7 +94,7 @@ def test_ply_gives_back_every_point_with_color_and_label(
 
 def test_ply_is_read_by_our_own_reader(tmp_path: Path) -> None:
     points, labels = some_cloud()
-    labelled.write_ply(tmp_path / "a.ply", points + UTM, labels, NAMES)
+    labeled.write_ply(tmp_path / "a.ply", points + UTM, labels, NAMES)
     cloud = clouds.read(tmp_path / "a.ply")
     np.testing.assert_allclose(cloud.points + np.array(cloud.origin), points + UTM, rtol=0, atol=1e-6)
     assert cloud.colors is not None
@@ -103,7 +103,7 @@ def test_ply_is_read_by_our_own_reader(tmp_path: Path) -> None:
 
 def test_ply_comments_name_every_label_on_one_line(tmp_path: Path) -> None:
     points, labels = some_cloud(classes=len(HOSTILE))
-    labelled.write_ply(tmp_path / "a.ply", points, labels, HOSTILE)
+    labeled.write_ply(tmp_path / "a.ply", points, labels, HOSTILE)
     header = (tmp_path / "a.ply").read_bytes().split(b"\nend_header\n")[0].decode().split("\n")
     comments = [line for line in header if line.startswith("comment")]
     assert comments[2] == "comment label 2 is two end-header lines"
@@ -114,7 +114,7 @@ def test_ply_comments_name_every_label_on_one_line(tmp_path: Path) -> None:
 
 
 def test_npy_holds_the_labels(tmp_path: Path) -> None:
-    labelled.write_npy(tmp_path / "a.npy", np.array([3, 0, 70_000]))
+    labeled.write_npy(tmp_path / "a.npy", np.array([3, 0, 70_000]))
     found = np.load(tmp_path / "a.npy")
     assert found.dtype == np.int32
     assert found.tolist() == [3, 0, 70_000]
@@ -124,21 +124,21 @@ def test_npy_holds_the_labels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shift", [np.zeros(3), UTM])
-def test_page_holds_every_point_to_half_a_step(tmp_path: Path, shift: np.ndarray) -> None:
+def test_page_holds_every_point_within_half_a_step(tmp_path: Path, shift: np.ndarray) -> None:
     points, labels = some_cloud()
     points = points + shift
-    labelled.write_html(tmp_path / "a.html", points, labels, NAMES, "a scan")
+    labeled.write_html(tmp_path / "a.html", points, labels, NAMES, "a scan")
     page = page_of(tmp_path / "a.html")
     found, classes = points_of(page)
-    # Points of a class are in no order: compare each with the nearest of its class, one to one.
+    # The order within a class is arbitrary: match each point with the nearest one of its class, one to one.
     for label, name in enumerate(NAMES):
         wanted = points[labels == label]
-        of_class = found[np.array(classes) == name]
-        distance = np.abs(wanted[:, None] - of_class).max(axis=2)  # (n, n)
+        stored = found[np.array(classes) == name]
+        distance = np.abs(wanted[:, None] - stored).max(axis=2)  # (n, n)
         partner = distance.argmin(axis=1)
         assert sorted(partner) == list(range(len(wanted)))
         bound = np.ptp(points, axis=0) / 65535 * 0.5001 + 1e-8
-        assert (np.abs(wanted - of_class[partner]) <= bound).all()
+        assert (np.abs(wanted - stored[partner]) <= bound).all()
     assert page["title"] == "a scan"
     assert page["count"] == "500 points"
     assert [k["color"] for k in page["classes"]] == [f"#{bytes(c).hex()}" for c in colors(len(NAMES))]
@@ -146,13 +146,13 @@ def test_page_holds_every_point_to_half_a_step(tmp_path: Path, shift: np.ndarray
     assert [k["hidden"] for k in page["classes"]] == [True, False, False, False, False]
 
 
-def test_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
-    labelled.write_html(tmp_path / "a.html", *some_cloud(), NAMES, "a")
+def test_page_is_self_contained(tmp_path: Path) -> None:
+    labeled.write_html(tmp_path / "a.html", *some_cloud(), NAMES, "a")
     text = (tmp_path / "a.html").read_text().replace(page_of(tmp_path / "a.html")["steps"], "")
     assert not re.search(r"http|//[a-z]|\b(src|href)\s*=|@import|url\(|fetch\(|import\s*\(", text)
 
 
-def test_names_of_classes_do_no_harm_to_the_page(tmp_path: Path) -> None:
+def test_class_names_cannot_inject_markup(tmp_path: Path) -> None:
     class Tags(HTMLParser):
         def __init__(self, path: Path) -> None:
             super().__init__()
@@ -166,8 +166,8 @@ def test_names_of_classes_do_no_harm_to_the_page(tmp_path: Path) -> None:
             self.found.append("comment")
 
     points, labels = some_cloud(classes=len(HOSTILE))
-    labelled.write_html(tmp_path / "hostile.html", points, labels, HOSTILE, HOSTILE[0])
-    labelled.write_html(tmp_path / "a.html", points, labels, "abcdefg", "a")
+    labeled.write_html(tmp_path / "hostile.html", points, labels, HOSTILE, HOSTILE[0])
+    labeled.write_html(tmp_path / "a.html", points, labels, "abcdefg", "a")
     assert Tags(tmp_path / "hostile.html").found == Tags(tmp_path / "a.html").found
     page = page_of(tmp_path / "hostile.html")
     assert page["title"] == HOSTILE[0]
@@ -177,12 +177,12 @@ def test_names_of_classes_do_no_harm_to_the_page(tmp_path: Path) -> None:
 
 
 def test_large_clouds_are_thinned_and_the_page_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labelled, "PAGE_POINTS", 100)
+    monkeypatch.setattr(labeled, "PAGE_POINTS", 100)
     points, labels = some_cloud(20_000)
     labels[labels == 3] = 1
     labels[7] = 3
     for name in ("a.html", "b.html"):
-        labelled.write_html(tmp_path / name, points, labels, [*NAMES, "nowhere"], "a")
+        labeled.write_html(tmp_path / name, points, labels, [*NAMES, "nowhere"], "a")
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
     page = page_of(tmp_path / "a.html")
     assert page["count"] == "showing 100 of 20,000 points"
@@ -198,34 +198,34 @@ def test_large_clouds_are_thinned_and_the_page_says_so(tmp_path: Path, monkeypat
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=80), st.integers(7, 40))
 def test_thinning_keeps_every_class_and_its_share(labels: list[int], limit: int) -> None:
     array = np.array(labels)
-    chosen = labelled._thinned(array, limit)
+    chosen = labeled._thinned(array, limit)
     assert len(chosen) == len(set(chosen)) == min(limit, len(array))
     assert (np.diff(array[chosen]) >= 0).all()
-    before, after = (np.bincount(of, minlength=7) for of in (array, array[chosen]))
+    before, after = (np.bincount(each, minlength=7) for each in (array, array[chosen]))
     assert ((after > 0) == (before > 0)).all()
-    # Every class that occurs is given one point before the rest is shared out.
+    # Every class in the cloud gets one point before the rest is distributed.
     given_first, rest = before > 0, (before - 1).clip(0)
     wanted = given_first + rest * (len(chosen) - given_first.sum()) / max(rest.sum(), 1)
     assert np.abs(after - wanted).max() <= 1
 
 
-def test_a_cloud_of_hidden_classes_alone_is_shown(tmp_path: Path) -> None:
+def test_a_cloud_of_only_hidden_classes_is_shown(tmp_path: Path) -> None:
     points, labels = some_cloud(classes=1)
-    labelled.write_html(tmp_path / "a.html", points, labels, ["Ceiling", "floor"], "a")
+    labeled.write_html(tmp_path / "a.html", points, labels, ["Ceiling", "floor"], "a")
     assert [k["hidden"] for k in page_of(tmp_path / "a.html")["classes"]] == [False]
 
 
 @pytest.mark.parametrize(("up", "axes"), [("x", [1, 2, 0]), ("y", [2, 0, 1]), ("z", [0, 1, 2])])
 def test_the_axis_that_points_up_becomes_z(tmp_path: Path, up: str, axes: list[int]) -> None:
     points, labels = some_cloud()
-    labelled.write_html(tmp_path / "a.html", points, labels, NAMES, "a", up=up)
+    labeled.write_html(tmp_path / "a.html", points, labels, NAMES, "a", up=up)
     page = page_of(tmp_path / "a.html")
     np.testing.assert_allclose(page["upper"], points.max(axis=0)[axes])
-    assert np.isclose(np.linalg.det(np.eye(3)[axes]), 1), "a turn, not a mirror"
+    assert np.isclose(np.linalg.det(np.eye(3)[axes]), 1), "a rotation, not a reflection"
 
 
-def test_script_of_the_page_is_javascript(tmp_path: Path) -> None:
-    labelled.write_html(tmp_path / "a.html", *some_cloud(), NAMES, "a")
+def test_the_script_of_the_page_is_valid_javascript(tmp_path: Path) -> None:
+    labeled.write_html(tmp_path / "a.html", *some_cloud(), NAMES, "a")
     scripts = re.findall(r"<script>(.*?)</script>", (tmp_path / "a.html").read_text(), re.DOTALL)
     assert len(scripts) == 1
     (tmp_path / "a.js").write_text(scripts[0])
@@ -239,22 +239,22 @@ def test_script_of_the_page_is_javascript(tmp_path: Path) -> None:
 
 def colors_in(path: Path) -> set[tuple[int, int, int]]:
     image = Image.open(path)
-    assert image.size == labelled.PICTURE
+    assert image.size == labeled.PICTURE
     return {tuple(rgb) for rgb in np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0).tolist()}
 
 
 @pytest.mark.filterwarnings("error")
-def test_picture_holds_the_color_of_every_class_that_occurs(tmp_path: Path) -> None:
+def test_picture_has_the_color_of_every_class_in_the_cloud(tmp_path: Path) -> None:
     points, labels = some_cloud(400, classes=len(HOSTILE))
-    labelled.write_png(tmp_path / "a.png", points + UTM, labels, [*HOSTILE, "gray as type", "nowhere"])
+    labeled.write_png(tmp_path / "a.png", points + UTM, labels, [*HOSTILE, "gray as type", "nowhere"])
     found = colors_in(tmp_path / "a.png")
     palette = [tuple(rgb) for rgb in colors(len(HOSTILE) + 2).tolist()]
     assert set(palette[:-2]) <= found
     assert palette[-1] not in found
 
 
-def test_picture_of_a_room_shows_what_is_inside(tmp_path: Path) -> None:
-    """A closed box: from above, ceiling and walls would hide the chair in it."""
+def test_picture_of_a_room_shows_the_inside(tmp_path: Path) -> None:
+    """A closed box: seen from above, ceiling and walls would hide the chair in it."""
     rng = np.random.default_rng(0)
     box = rng.uniform(0, 4, (30_000, 3))
     side = rng.integers(6, size=len(box))
@@ -262,8 +262,8 @@ def test_picture_of_a_room_shows_what_is_inside(tmp_path: Path) -> None:
     chair = rng.uniform(1.8, 2.2, (500, 3)) - (0, 0, 1.8)
     points = np.concatenate([box, chair])
     labels = np.concatenate([np.array([2, 2, 1, 2, 2, 0])[side], np.full(len(chair), 3)])
-    views = labelled._two_views(points, colors(5)[labels], labels == 0)
-    assert views.shape == (labelled.PICTURE[1], labelled.PICTURE[0] - labelled.LEGEND, 3)
+    views = labeled._two_views(points, colors(5)[labels], labels == 0)
+    assert views.shape == (labeled.PICTURE[1], labeled.PICTURE[0] - labeled.LEGEND, 3)
     ceiling, floor, wall, chair_color = colors(4)
     for view in np.hsplit(views, 2):
         for rgb, least in ((floor, 1000), (chair_color, 100), (wall, 100)):
@@ -274,11 +274,11 @@ def test_picture_of_a_room_shows_what_is_inside(tmp_path: Path) -> None:
 def test_picture_without_matplotlib_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(UserError, match=r"needs? matplotlib.*pip install 'bipointnet\[train\]'"):
-        labelled.write_png(tmp_path / "a.png", *some_cloud(), NAMES)
+        labeled.write_png(tmp_path / "a.png", *some_cloud(), NAMES)
 
 
-def test_import_takes_neither_matplotlib_nor_trimesh() -> None:
-    code = "import sys, bipointnet.viz.labelled; print({'matplotlib', 'trimesh', 'torch'} & {*sys.modules})"
+def test_import_loads_neither_matplotlib_nor_trimesh() -> None:
+    code = "import sys, bipointnet.viz.labeled; print({'matplotlib', 'trimesh', 'torch'} & {*sys.modules})"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
@@ -297,17 +297,25 @@ def refused(write: Callable[[], None]) -> str:
 @pytest.mark.parametrize(
     ("points", "labels", "sentence"),
     [
-        (np.zeros((4, 3)), np.zeros(3, int), "labels: int64 of shape (3,) where whole numbers of shape (4,)"),
-        (np.zeros((4, 3)), np.zeros((4, 1), int), "labels: int64 of shape (4, 1) where"),
-        (np.zeros((4, 3)), np.zeros(4), "labels: float64 of shape (4,) where whole numbers"),
-        (np.zeros((4, 3)), np.array([0, 1, 5, -1]), "labels: point 2 (counted from 0) has label 5 where 0 to 4 are"),
-        (np.zeros((4, 3)), np.array([0, -1, 0, 0]), "labels: point 1 (counted from 0) has label -1 where 0 to 4 are"),
-        (np.zeros((0, 3)), np.zeros(0, int), "points: there are none where at least one is expected"),
-        (np.zeros((4, 2)), np.zeros(4, int), "points: float64 of shape (4, 2) where numbers of shape (N, 3)"),
+        (np.zeros((4, 3)), np.zeros(3, int), "labels: int64 of shape (3,), expected whole numbers of shape (4,)"),
+        (np.zeros((4, 3)), np.zeros((4, 1), int), "labels: int64 of shape (4, 1), expected"),
+        (np.zeros((4, 3)), np.zeros(4), "labels: float64 of shape (4,), expected whole numbers"),
+        (
+            np.zeros((4, 3)),
+            np.array([0, 1, 5, -1]),
+            "labels: point 2 (counted from 0) has label 5, expected 0 to 4 for 5 names",
+        ),
+        (
+            np.zeros((4, 3)),
+            np.array([0, -1, 0, 0]),
+            "labels: point 1 (counted from 0) has label -1, expected 0 to 4 for 5 names",
+        ),
+        (np.zeros((0, 3)), np.zeros(0, int), "points: the cloud is empty, expected at least one point"),
+        (np.zeros((4, 2)), np.zeros(4, int), "points: float64 of shape (4, 2), expected numbers of shape (N, 3)"),
         (np.full((4, 3), np.nan), np.zeros(4, int), "points: 4 of 4 points have a NaN or infinite coordinate"),
     ],
 )
-def test_what_does_not_belong_together_is_refused(
+def test_points_and_labels_that_do_not_match_are_refused(
     tmp_path: Path, suffix: str, points: np.ndarray, labels: np.ndarray, sentence: str
 ) -> None:
     path = tmp_path / f"a{suffix}"
@@ -315,26 +323,24 @@ def test_what_does_not_belong_together_is_refused(
     assert not path.exists()
 
 
-def test_no_axis_but_x_y_z_points_up(tmp_path: Path) -> None:
+def test_up_must_be_x_y_or_z(tmp_path: Path) -> None:
     points, labels = some_cloud()
-    sentence = "up is 'w' where one of x, y, z is expected"
-    assert sentence in refused(lambda: labelled.write_png(tmp_path / "a.png", points, labels, NAMES, up="w"))
-    assert sentence in refused(lambda: labelled.write_html(tmp_path / "a.html", points, labels, NAMES, "a", up="w"))
+    sentence = "up is 'w', expected one of x, y, z"
+    assert sentence in refused(lambda: labeled.write_png(tmp_path / "a.png", points, labels, NAMES, up="w"))
+    assert sentence in refused(lambda: labeled.write_html(tmp_path / "a.html", points, labels, NAMES, "a", up="w"))
 
 
-def test_places_that_cannot_be_written_are_told_and_left_as_they_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_is_reported_and_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     points, labels = some_cloud()
     (tmp_path / "file").write_text("kept")
-    assert "cannot be written" in refused(lambda: labelled.write_ply(tmp_path / "file" / "a", points, labels, NAMES))
-    assert "a folder where the file to write is expected" in refused(lambda: labelled.write_npy(tmp_path, labels))
+    assert "cannot be written" in refused(lambda: labeled.write_ply(tmp_path / "file" / "a", points, labels, NAMES))
+    assert "is a folder, expected a file to write" in refused(lambda: labeled.write_npy(tmp_path, labels))
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    sentence = refused(lambda: labelled.write_html(tmp_path / "file", points, labels, NAMES, "title"))
-    assert sentence == f"{tmp_path / 'file'}: cannot be written (No space left on device); choose another place"
+    sentence = refused(lambda: labeled.write_html(tmp_path / "file", points, labels, NAMES, "title"))
+    assert sentence == f"{tmp_path / 'file'}: cannot be written (No space left on device); choose another path"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "kept"

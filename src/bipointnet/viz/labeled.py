@@ -1,6 +1,6 @@
-"""Write a labelled cloud for people to look at: PLY for their viewer, a picture, a page, or the bare labels.
+"""Write a labeled cloud: as PLY for any viewer, as a picture, as a web page, or only its labels.
 
-All take points (N, 3), labels (N,) of whole numbers, and the names of the classes, so that label k is names[k].
+All functions take points (N, 3), integer labels (N,), and the names of the classes: label k is names[k].
 """
 
 import base64
@@ -16,24 +16,30 @@ from bipointnet.data.clouds import require_finite
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.viz.palette import colors
-from bipointnet.viz.render import draw
+from bipointnet.viz.render import render
 
-HIDDEN = ("ceiling",)  # who looks into a room from above sees nothing else
+HIDDEN = ("ceiling",)  # seen from above, it hides the room
 PAGE_POINTS = 400_000
 PICTURE_POINTS = 1_000_000
-PICTURE = (1600, 720)  # width and height in pixels, the legend included
+PICTURE = (1600, 720)  # width and height in pixels, including the legend
 LEGEND = 320
-_LISTED = 70  # classes in the legend of a picture
-_VIEWS = ((-60, 22), (120, 22))  # azimuth and elevation: an object from before and from behind
-_ROOM_VIEWS = ((-60, 42), (-90, 90))  # a room as a doll's house, and as a plan
-_PAGE = Path(__file__).with_name("labelled.html")
-_STEPS = 65535  # of a coordinate on the page, from one side of the cloud to the other
+_LISTED = 70  # at most as many classes in the legend of a picture
+_VIEWS = ((-60, 22), (120, 22))  # azimuth and elevation: an object from the front and from behind
+_ROOM_VIEWS = ((-60, 42), (-90, 90))  # a room from above at an angle, and as a floor plan
+_PAGE = Path(__file__).with_name("labeled.html")
+_STEPS = 65535  # the page stores coordinates as 0 to 65535, from one side of the cloud to the other
 
 
 def write_ply(path: str | Path, points: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> None:
-    """Binary PLY: x, y, z, the class's color, and the property `label`; comments say the name of each label.
+    """Write a binary PLY with x, y, z, the color of the class, and the property `label`; comments name the labels.
 
-    Coordinates are doubles where floats would move a point by more than a millionth of the cloud's extent.
+    Coordinates are double if float would move a point by more than a millionth of the cloud's extent.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "room.ply"
+    >>> write_ply(path, np.zeros((2, 3)), np.array([0, 1]), ["floor", "chair"])
+    >>> path.read_bytes().splitlines()[2:4]
+    [b'comment label 0 is floor', b'comment label 1 is chair']
     """
     points, labels = _checked(points, labels, names)
     real, keyword = ("<f4", "float") if _fits_float32(points) else ("<f8", "double")
@@ -42,13 +48,13 @@ def write_ply(path: str | Path, points: np.ndarray, labels: np.ndarray, names: S
     vertices = np.empty(len(points), [(field, code) for field, (code, _) in fields.items()])
     for column, axis in enumerate("xyz"):
         vertices[axis] = points[:, column]
-    for channel, of_class in zip(("red", "green", "blue"), colors(len(names)).T, strict=True):
-        vertices[channel] = of_class[labels]
+    for channel, levels in zip(("red", "green", "blue"), colors(len(names)).T, strict=True):
+        vertices[channel] = levels[labels]
     vertices["label"] = labels
     header = [
         "ply",
         "format binary_little_endian 1.0",
-        # Some readers, trimesh among them, end the header at this word wherever in a line it stands.
+        # Some readers, such as trimesh, end the header at this word even within a line.
         *(f"comment label {k} is {_on_one_line(n)}".replace("end_header", "end-header") for k, n in enumerate(names)),
         f"element vertex {len(vertices)}",
         *(f"property {keyword} {field}" for field, (_, keyword) in fields.items()),
@@ -58,7 +64,14 @@ def write_ply(path: str | Path, points: np.ndarray, labels: np.ndarray, names: S
 
 
 def write_npy(path: str | Path, labels: np.ndarray) -> None:
-    """The labels (N,) as int32, in NumPy's format."""
+    """Write the labels (N,) as int32, in NumPy's format.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "labels.npy"
+    >>> write_npy(path, np.array([0, 1, 1]))
+    >>> np.load(path).tolist()
+    [0, 1, 1]
+    """
     buffer = io.BytesIO()
     np.save(buffer, np.asarray(labels, np.int32))
     _write(path, buffer.getvalue())
@@ -72,10 +85,17 @@ def write_png(
     *,
     up: str = "z",
 ) -> None:
-    """A picture of two views and a legend; `up` is the axis that points up.
+    """Write a picture of two views with a legend; `up` is the axis that points up.
 
-    A cloud with a class of HIDDEN is a room: that class is left out, the first view leaves out the walls before
-    the viewer too, and the second is the plan.
+    A cloud with a class of HIDDEN is drawn as a room: without that class, first without the walls next to the viewer,
+    then as a floor plan.
+
+    >>> import tempfile
+    >>> room = np.random.default_rng(0).uniform(0, 4, (5000, 3))
+    >>> path = Path(tempfile.mkdtemp()) / "room.png"
+    >>> write_png(path, room, (room[:, 2] > 3.9).astype(int), ["chair", "ceiling"])
+    >>> path.read_bytes()[1:4]
+    b'PNG'
     """
     try:
         from matplotlib.figure import Figure
@@ -108,14 +128,14 @@ def write_png(
         handlelength=1.2,
         columnspacing=1,
     )
-    # Written afterwards and as they are: as labels, names with $ would be formulas, and those with _ before left out.
+    # Set afterwards as plain text: as labels, names with $ would be formulas, and names that begin with _ left out.
     for text, label in zip(legend.get_texts(), listed, strict=True):
         name = _on_one_line(names[label])[: 28 if one_column else 18]
         unseen = ", not drawn" if is_hidden[label] else ""
         text.set(text=f"{name}  {_share(counts[label], len(labels))}{unseen}", parse_math=False)
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # letters that the font has not are boxes
+        warnings.filterwarnings("ignore", "Glyph")  # letters missing in the font are drawn as boxes
         figure.savefig(buffer, format="png", dpi=100)
     _write(path, buffer.getvalue())
 
@@ -129,16 +149,22 @@ def write_html(
     *,
     up: str = "z",
 ) -> None:
-    """One page that needs nothing else: the cloud to turn, classes to show and hide; those of HIDDEN are so at first.
+    """Write one self-contained web page: a cloud to rotate, with classes to show and hide; HIDDEN ones start hidden.
 
-    The page holds three uint16 a point, class after class, so that the counts of the classes tell the label of each.
+    The page stores three uint16 per point, sorted by class, so that the class counts determine the labels.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "room.html"
+    >>> write_html(path, np.random.default_rng(0).normal(size=(100, 3)), np.zeros(100, int), ["chair"], "A chair")
+    >>> "A chair" in path.read_text()
+    True
     """
     points, labels = _checked(points, labels, names)
     chosen = _thinned(labels, PAGE_POINTS)
     xyz = _upright(points[chosen], up).astype(np.float64)
     lower, upper = xyz.min(axis=0), xyz.max(axis=0)
     steps = np.round((xyz - lower) * (_STEPS / np.where(upper > lower, upper - lower, 1))).astype("<u2")  # (M, 3)
-    counts, kept = (np.bincount(of, minlength=len(names)) for of in (labels, labels[chosen]))
+    counts, kept = (np.bincount(each, minlength=len(names)) for each in (labels, labels[chosen]))
     is_hidden = _hidden_at_first(names, counts)
     cloud = {
         "title": _on_one_line(title),
@@ -158,32 +184,32 @@ def write_html(
         ],
         "steps": base64.b64encode(steps.data).decode(),
     }
-    # No text of the page can end its script or begin a comment in it.
+    # Without <, no text in the data can end the script or begin a comment in it.
     data = json.dumps(cloud).replace("<", "\\u003c")
     _write(path, _PAGE.read_text(encoding="utf-8").replace("{{cloud}}", data).encode())
 
 
 def _checked(points: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The points as floats and the labels, or UserError where they do not belong together."""
+    """The points as floats and the labels, or UserError if they do not match."""
     points, labels = np.asarray(points), np.asarray(labels)
     if points.ndim != 2 or points.shape[1] != 3 or points.dtype.kind not in "fiu":
         raise UserError(
-            f"points: {points.dtype} of shape {points.shape} where numbers of shape (N, 3) are expected; pass x, y"
-            " and z of every point"
+            f"points: {points.dtype} of shape {points.shape}, expected numbers of shape (N, 3); pass x, y and z of"
+            " every point"
         )
     if len(points) == 0:
-        raise UserError("points: there are none where at least one is expected; pass a cloud that has points")
+        raise UserError("points: the cloud is empty, expected at least one point; pass a cloud that has points")
     if labels.shape != (len(points),) or labels.dtype.kind not in "iu":
         raise UserError(
-            f"labels: {labels.dtype} of shape {labels.shape} where whole numbers of shape ({len(points)},) are"
-            " expected; pass one label for each point"
+            f"labels: {labels.dtype} of shape {labels.shape}, expected whole numbers of shape ({len(points)},); pass"
+            " one label per point"
         )
     outside = (labels < 0) | (labels >= len(names))
     if outside.any():
         first = int(outside.argmax())
         raise UserError(
-            f"labels: point {first} (counted from 0) has label {labels[first]} where 0 to {len(names) - 1} are"
-            f" expected, as {len(names)} classes are named; name every class"
+            f"labels: point {first} (counted from 0) has label {labels[first]}, expected 0 to {len(names) - 1} for"
+            f" {len(names)} names; name every class"
         )
     require_finite(points, "points")
     return points if points.dtype.kind == "f" else points.astype(np.float64), labels.astype(np.int64)
@@ -196,17 +222,16 @@ def _fits_float32(points: np.ndarray) -> bool:
 
 
 def _thinned(labels: np.ndarray, limit: int) -> np.ndarray:
-    """Indices of `limit` points, or of all if they are fewer, class after class; every class keeps its share, and one
-    point at least.
+    """Indices of at most `limit` points, sorted by class; every class keeps its share, and at least one point.
 
-    Drawn at random, as every k-th point of a scan would make stripes, but always the same ones.
+    The points are random, since every k-th point of a scan would make stripes, but the same in each call.
     """
     order = np.random.default_rng(0).permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     if len(order) <= limit:
         return order
     counts = np.unique(labels, return_counts=True)[1]  # (C,) of the classes that occur
-    # One point for each class, and of all others a share that is less than 1, so that no class is asked for too many.
+    # One point per class, and of all others a share less than 1, so that no class has too few points.
     ends = np.cumsum(counts - 1) * (limit - len(counts)) // (len(labels) - len(counts))
     kept = 1 + np.diff(ends, prepend=0)  # their sum is the limit
     place_in_class = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -214,57 +239,57 @@ def _thinned(labels: np.ndarray, limit: int) -> np.ndarray:
 
 
 def _upright(points: np.ndarray, up: str) -> np.ndarray:
-    """The points turned so that z is up; a cycle of the axes is a turn and mirrors nothing."""
+    """Rotate the points so that z is up; a cyclic permutation of the axes is a rotation, not a reflection."""
     if up not in ("x", "y", "z"):
-        raise UserError(f"up is {up!r} where one of x, y, z is expected; name the axis that points up")
+        raise UserError(f"up is {up!r}, expected one of x, y, z; name the axis that points up")
     return np.roll(points, 2 - "xyz".index(up), axis=1)
 
 
 def _hidden_at_first(names: Sequence[str], counts: np.ndarray) -> np.ndarray:  # (classes,) bool
-    """Which classes that occur are in HIDDEN; none, if nothing else would be left to see."""
+    """Which classes in the cloud are in HIDDEN; none if nothing else would be visible."""
     found = np.array([name.lower() in HIDDEN for name in names]) & (counts > 0)
     return found & bool(counts[~found].any())
 
 
 def _two_views(points: np.ndarray, rgb: np.ndarray, left_out: np.ndarray) -> np.ndarray:  # (height, width, 3) uint8
-    """Both views side by side, of the points and colors (N, 3) but those left out (N,)."""
+    """Both views side by side, of points and colors (N, 3), without those marked in left_out (N,)."""
     is_room = left_out.any()
     views = []
     for azimuth, elevation in _ROOM_VIEWS if is_room else _VIEWS:
         shown = ~left_out
         if is_room and elevation < 90:
-            behind = shown & ~_before_the_viewer(points, azimuth)
+            behind = shown & ~_near_the_viewer(points, azimuth)
             shown = behind if behind.any() else shown
-        views.append(draw(points[shown], rgb[shown], azimuth, elevation, (PICTURE[0] - LEGEND) // 2, PICTURE[1]))
+        views.append(render(points[shown], rgb[shown], azimuth, elevation, (PICTURE[0] - LEGEND) // 2, PICTURE[1]))
     return np.hstack(views)
 
 
-def _before_the_viewer(points: np.ndarray, azimuth: float) -> np.ndarray:  # (N,) bool
-    """Which points lie at the two sides of the cloud's box that a viewer from above looks over."""
+def _near_the_viewer(points: np.ndarray, azimuth: float) -> np.ndarray:  # (N,) bool
+    """Which points are at the two sides of the cloud's bounding box that face the viewer."""
     lower, upper = points[:, :2].min(axis=0), points[:, :2].max(axis=0)
-    towards = np.array([np.cos(np.radians(azimuth)), np.sin(np.radians(azimuth))])
-    depth = np.where(towards > 0, upper - points[:, :2], points[:, :2] - lower)  # (N, 2) behind each side
+    toward = np.array([np.cos(np.radians(azimuth)), np.sin(np.radians(azimuth))])
+    depth = np.where(toward > 0, upper - points[:, :2], points[:, :2] - lower)  # (N, 2) behind each side
     return (depth < 0.03 * (upper - lower)).any(axis=1)
 
 
-def _how_many(shown: int, of: int) -> str:
-    return f"{of:,} points" if shown == of else f"showing {shown:,} of {of:,} points"
+def _how_many(shown: int, total: int) -> str:
+    return f"{total:,} points" if shown == total else f"showing {shown:,} of {total:,} points"
 
 
-def _share(count: np.intp, of: int) -> str:
-    return f"{100 * count / of:.1f} %" if 1000 * count >= of else "< 0.1 %"
+def _share(count: np.intp, total: int) -> str:
+    return f"{100 * count / total:.1f} %" if 1000 * count >= total else "< 0.1 %"
 
 
 def _on_one_line(name: str) -> str:
-    """A name without what could end a line or a header, or has no encoding."""
+    """A name without characters that could end a line or a header or that have no encoding."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
 
 
 def _write(path: str | Path, content: bytes) -> None:
     path = Path(path)
     if path.is_dir():
-        raise UserError(f"{path}: a folder where the file to write is expected; name a file in it")
+        raise UserError(f"{path}: is a folder, expected a file to write; name a file in it")
     try:
         write_beside(path, content)
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
+        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another path") from error

@@ -1,4 +1,4 @@
-"""Small data sets with labelled points, in the layouts of the published ones."""
+"""Small data sets with labeled points, in the layouts of the published ones."""
 
 from pathlib import Path
 
