@@ -13,7 +13,7 @@ POINTS = 48
 
 
 def layered(rows: int, seed: int) -> Split:
-    """Balls of each category in turn, whose parts lie one above the other."""
+    """Balls whose parts are layers, one above the other; the categories take turns."""
     rng = np.random.default_rng(seed)
     labels = np.arange(rows) % len(CLASSES)
     points = rng.normal(size=(rows, POINTS, 3)).astype(np.float32)
@@ -28,7 +28,7 @@ def parts(train: int = 96, test: int = 32) -> PointClouds:
 
 
 def write_parts(folder: Path) -> Path:
-    """The same as ShapeNet Part in HDF5."""
+    """Write `parts` in the HDF5 layout of ShapeNet Part."""
     folder.mkdir(parents=True)
     data = parts()
     for name, split in (("train", data.train), ("val", layered(16, 2)), ("test", data.test)):
@@ -41,7 +41,7 @@ def write_parts(folder: Path) -> Path:
 
 
 def write_rooms(folder: Path, areas: int = 6, points: int = 4000) -> Path:
-    """A room an area, as S3DIS in NumPy's format."""
+    """Write one room per area in the .npy layout of S3DIS."""
     folder.mkdir(parents=True)
     for area in range(1, areas + 1):
         room, labels = make_room(np.random.default_rng(area), points)

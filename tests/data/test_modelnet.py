@@ -1,4 +1,4 @@
-"""ModelNet in its three published layouts, and what is said when they are broken."""
+"""ModelNet in its three published layouts, and the errors for broken files."""
 
 import sys
 from pathlib import Path
@@ -13,11 +13,6 @@ from bipointnet.errors import UserError
 
 CLASSES = ("airplane", "flower_pot")
 TRIANGLE = "OFF3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n"
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BIPOINTNET_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 def write(path: Path, text: str) -> Path:
@@ -77,7 +72,7 @@ def test_hdf5(hdf5: Path, given: str) -> None:
     assert data.train.labels.dtype == np.int64
 
 
-def test_hdf5_is_not_taken_for_other_layouts(hdf5: Path) -> None:
+def test_hdf5_is_recognized_and_its_parent_is_not(hdf5: Path) -> None:
     assert modelnet.recognizes(hdf5)
     assert not modelnet.recognizes(hdf5.parent)
 
@@ -91,7 +86,7 @@ def test_cut_hdf5(hdf5: Path, share: float) -> None:
     assert "download it again" in message
 
 
-def test_hdf5_with_damaged_bytes_inside(hdf5: Path) -> None:
+def test_hdf5_with_damaged_bytes(hdf5: Path) -> None:
     with h5py.File(hdf5 / "a.h5", "r") as file:
         start = file["data"].id.get_chunk_info(0).byte_offset  # pyright: ignore[reportAttributeAccessIssue]
     whole = bytearray((hdf5 / "a.h5").read_bytes())
@@ -214,7 +209,7 @@ def test_pool_ends_at_the_smallest_cloud(text: Path) -> None:
 def test_text_of_modelnet10(tmp_path: Path) -> None:
     both = write_text_layout(write_text_layout(tmp_path / "data"), "modelnet10")
     (both / "modelnet10_test.txt").write_text("airplane_0003\n")
-    assert len(open_dataset(str(both), 16).test) == 2  # the lists of ModelNet40 win where both are there
+    assert len(open_dataset(str(both), 16).test) == 2  # ModelNet40 is chosen if both lists exist
     for file in both.glob("modelnet40_*"):
         file.unlink()
     assert "class 'flower_pot' has no cloud in the test split" in error_of(both)
@@ -226,7 +221,7 @@ def same(a: PointClouds, b: PointClouds) -> bool:
     return np.array_equal(a.train.points, b.train.points) and np.array_equal(a.test.points, b.test.points)
 
 
-def test_cache_answers_until_a_file_changes(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_used_until_a_file_changes(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = open_dataset(str(text), 16, seed=1)
     assert not same(first, open_dataset(str(text), 16, seed=2))
     with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""ShapeNet Part in its two published layouts, and what is said when they are broken."""
+"""ShapeNet Part in its two published layouts, and the errors for broken files."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ from bipointnet.errors import UserError
 
 SYNSETS = ["02691156", "02773838", "02954340", "02958343", "03001627", "03261776", "03467517", "03624134"]
 SYNSETS += ["03636649", "03642806", "03790512", "03797390", "03948459", "04099429", "04225987", "04379243"]
-# The numbers of the literature's part lists.
+# Part lists from the literature.
 LISTS = {
     "Airplane": [0, 1, 2, 3],
     "Earphone": [16, 17, 18],
@@ -40,7 +40,7 @@ SPLITS = {"train": shapes_of("train", 2), "val": shapes_of("val", 1), "test": sh
 
 
 def joined(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """What both layouts must give: train and val together, and test."""
+    """The expected arrays of both layouts: train and val together, and test."""
     train, val, test = (getattr(SPLITS[split], name) for split in ("train", "val", "test"))
     return np.concatenate([train, val]), test
 
@@ -108,7 +108,7 @@ def test_part_lists_are_those_of_the_literature():
 
 
 @pytest.mark.parametrize("given", ["folder", "parent"])
-def test_hdf5_as_it_is_in_the_files(hdf5: Path, given: str):
+def test_hdf5_is_unchanged(hdf5: Path, given: str):
     data = open_dataset(str(hdf5 if given == "folder" else hdf5.parent), 16)
     assert (data.name, data.classes, data.point_classes, data.parts) == ("shapenet-part", CLASSES, POINT_CLASSES, PARTS)
     assert data.up == "y"
@@ -124,7 +124,7 @@ def pairs(split: Split, shape: int) -> set[tuple[float, ...]]:
     return {tuple(row) for row in np.column_stack([split.points[shape], split.point_labels[shape]]).tolist()}
 
 
-def test_text_draws_the_points_that_hdf5_has(text: Path, hdf5: Path):
+def test_text_has_the_points_of_hdf5(text: Path, hdf5: Path):
     drawn, stored = open_dataset(str(text), 16), open_dataset(str(hdf5), 16)
     for one, other in ((drawn.train, stored.train), (drawn.test, stored.test)):
         assert one.points.shape == (len(other), 2048, 3)
@@ -137,11 +137,11 @@ def test_text_draws_the_points_that_hdf5_has(text: Path, hdf5: Path):
             assert times.max() - times.min() <= 1
 
 
-def test_text_gives_more_points_where_more_are_asked_for(text: Path):
+def test_text_has_more_points_if_more_are_requested(text: Path):
     assert open_dataset(str(text), 3000).test.points.shape[1] == 3000
 
 
-def test_text_is_drawn_by_the_seed_and_kept_until_a_file_changes(text: Path, monkeypatch: pytest.MonkeyPatch):
+def test_text_depends_on_the_seed_and_is_cached_until_a_file_changes(text: Path, monkeypatch: pytest.MonkeyPatch):
     first = open_dataset(str(text), 16, seed=1)
     assert not np.array_equal(first.train.points, open_dataset(str(text), 16, seed=2).train.points)
     with monkeypatch.context() as patched:
@@ -189,7 +189,7 @@ def test_one_class_of_the_built_in_shapes():
         require_only(data, name)
 
 
-def test_a_category_that_is_not_there(hdf5: Path):
+def test_an_unknown_category(hdf5: Path):
     data = open_dataset(str(hdf5), 16)
     with pytest.raises(UserError, match="shapenet-part: has no class 'Sofa' to segment; expected one of: Airplane,"):
         data.only("Sofa")
@@ -339,7 +339,7 @@ def test_bad_text_layout(text: Path, file: str, content: str | None, sentence: s
     assert sentence in message
 
 
-def test_text_with_bytes_that_are_no_text(text: Path):
+def test_text_that_is_not_utf_8(text: Path):
     (text / SHAPE).write_bytes(b"\xff\xfe\x00 1 2\n")
     assert error_of(text).startswith(f"{text / SHAPE}: line 1 is ")
     (text / TEST_LIST).write_bytes(b"\xff\xfe")

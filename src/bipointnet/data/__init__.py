@@ -39,7 +39,7 @@ DATASETS: dict[str, Layout] = {
         s3dis.s3dis,
         "S3DIS as published (room_filelist.txt with *.h5, Area_N/ROOM/Annotations/*.txt, or Area_N_ROOM.npy)",
     ),
-    # Must be the last: it accepts any folders of files, also those of a published data set.
+    # Must be the last: it accepts any folders of files, also a published data set.
     "folder": Layout(
         folder.recognizes,
         folder.folder,
@@ -54,8 +54,8 @@ def open_dataset(
     """Open the built-in "shapes" or "rooms", or the data set in a folder.
 
     Args:
-        data: "shapes", "rooms", or a folder. Its layout is recognized; if the folder itself has none, its subfolders
-            are tried, of which exactly one must hold a data set.
+        data: "shapes", "rooms", or a folder. Its layout is recognized. The data set may also be in a subfolder, if it
+            is the only one there.
         points: each cloud has at least this many points, so that training can draw that many.
         seed: chooses among a file's points, and the test split where the folder has none. The built-in data sets are
             the same for every seed.
@@ -63,9 +63,9 @@ def open_dataset(
         held_out: the files to test on, as an earlier call returned them in `PointClouds.held_out`, for folders of your
             own files without a test split. Ignored for data with a test split of their own.
 
-    >>> data = open_dataset("shapes", points=1024)
+    >>> data = open_dataset("shapes", points=512)
     >>> len(data.classes), data.train.points.shape, data.test.points.shape
-    (20, (4800, 2048, 3), (800, 2048, 3))
+    (20, (4800, 1024, 3), (800, 1024, 3))
     """
     if points < 1:
         raise UserError(f"--points is {points}, expected at least 1")

@@ -39,9 +39,9 @@ def folder(path: Path, points: int, seed: int = 0, held_out: Collection[str] = (
     (see `hash_split`). Adding, removing or renaming other files therefore does not move it.
 
     Args:
-        held_out: names as in `PointClouds.held_out` of an earlier call. These files are then the test split, and all
-            others are the training split, whatever their hash. Names of files that no longer exist are skipped.
-            Ignored where the folder has train/ and test/.
+        held_out: names as in `PointClouds.held_out` of an earlier call. Exactly these files are then the test split,
+            and all others the training split. Names of files that no longer exist are skipped. Ignored if the folder
+            has train/ and test/.
     """
     if _is_split(path):
         classes, train, test = _given_split(path)
@@ -70,7 +70,7 @@ def hash_split(names: Collection[str], seed: int = 0) -> set[str]:
 
 
 def _hash(name: str, seed: int) -> float:
-    """A number in [0, 1) that depends on nothing else, on every machine."""
+    """A number in [0, 1), the same on every machine."""
     digest = hashlib.blake2b(os.fsencode(name), digest_size=8, key=str(seed).encode()).digest()
     return int.from_bytes(digest, "little") / 2**64
 

@@ -1,4 +1,4 @@
-"""Furniture of the data set `shapes`, which also stands in the rooms of `rooms`: one function per class.
+"""The furniture of the data sets `shapes` and `rooms`: one function per class.
 
 Each function returns the surfaces of one random object, upright, with the name of the part each belongs to. Up is +z,
 front is +y.

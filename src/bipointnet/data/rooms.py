@@ -5,7 +5,7 @@
 | train | 64 | 13 | 16,384; 65,536 before it is cut into blocks |
 | test | 16 | 13 | 16,384; 65,536 before it is cut into blocks |
 
-Lengths are in meters, z is up, and one corner of a room is the origin. The furniture is that of `shapes`.
+Lengths are in meters, z is up, and one corner of a room is the origin. The furniture comes from `shapes`.
 """
 
 from collections.abc import Sequence
@@ -228,20 +228,20 @@ def _object(rng: Rng, kind: str, size: tuple[float, float, float]) -> list[Surfa
     return [surface.moved(-foot).scaled(np.array(size) / (upper - lower)) for surface in surfaces]
 
 
-def _stand(surfaces: Sequence[Surface], yaw: float, at: np.ndarray) -> list[Surface]:
+def _rotate_and_move(surfaces: Sequence[Surface], yaw: float, at: np.ndarray) -> list[Surface]:
     turn = rotation("z", yaw)
     return [surface.mapped(turn).moved((at[0], at[1], 0.0)) for surface in surfaces]
 
 
-def _place(rng: Rng, room: Room, name: str, standing: list[Surface]) -> Item | None:
+def _place(rng: Rng, room: Room, name: str, surfaces: list[Surface]) -> Item | None:
     """Add furniture in place, unless it is outside the room or too near another object."""
-    foot = _footprint(standing)
+    foot = _footprint(surfaces)
     if (foot[0] < 0.01).any() or (foot[1] > room.size[:2] - 0.01).any():
         return None
     if any((foot[0] < other[1] + GAP).all() and (other[0] < foot[1] + GAP).all() for other in room.taken):
         return None
     room.taken.append(foot)
-    item = _item(rng, name, standing)
+    item = _item(rng, name, surfaces)
     room.furniture.append(item)
     return item
 
@@ -249,7 +249,7 @@ def _place(rng: Rng, room: Room, name: str, standing: list[Surface]) -> Item | N
 def _place_freely(rng: Rng, room: Room, name: str, surfaces: list[Surface]) -> Item | None:
     for _ in range(PLACING_TRIES):
         yaw = rng.integers(4) * np.pi / 2 + rng.uniform(-0.1, 0.1)
-        item = _place(rng, room, name, _stand(surfaces, yaw, rng.uniform(0, 1, 2) * room.size[:2]))
+        item = _place(rng, room, name, _rotate_and_move(surfaces, yaw, rng.uniform(0, 1, 2) * room.size[:2]))
         if item:
             return item
     return None
@@ -263,7 +263,7 @@ def _place_at_wall(rng: Rng, room: Room, name: str, surfaces: list[Surface]) -> 
         side = sides[rng.integers(4)]
         yaw = np.arctan2(-side.inward[0], side.inward[1])
         at = side.corner + rng.uniform(0, side.length) * side.along + (back + rng.uniform(0.02, 0.2)) * side.inward
-        item = _place(rng, room, name, _stand(surfaces, yaw, at))
+        item = _place(rng, room, name, _rotate_and_move(surfaces, yaw, at))
         if item:
             return item
     return None
@@ -283,7 +283,7 @@ def _dining(rng: Rng, room: Room) -> None:
         away = np.abs(outward) @ (upper - lower)[:2] / 2 + rng.uniform(0.38, 0.55)
         slide = rng.uniform(-0.2, 0.2) * outward[::-1]
         yaw = np.arctan2(outward[0], -outward[1]) + rng.uniform(-0.2, 0.2)
-        _place(rng, room, "chair", _stand(chair, yaw, middle[:2] + away * outward + slide))
+        _place(rng, room, "chair", _rotate_and_move(chair, yaw, middle[:2] + away * outward + slide))
     long_way = int(upper[1] - lower[1] > upper[0] - lower[0])
     for slot in rng.permutation([-0.25, 0.0, 0.25])[: int(rng.integers(0, 4))]:
         at = np.array([middle[0], middle[1], upper[2]])
@@ -303,7 +303,7 @@ def _small_object(rng: Rng, wide: float) -> list[Surface]:
     tall = {"laptop": 0.25, "mug": 0.11, "bottle": 0.28, "lamp": 0.45, "teapot": 0.18, "plant": 0.35}[kind]
     broad = min(wide, {"laptop": 0.36, "mug": 0.12, "bottle": 0.09, "lamp": 0.28, "teapot": 0.25, "plant": 0.28}[kind])
     surfaces = _object(rng, kind, (broad, broad, tall * rng.uniform(0.8, 1.2)))
-    return _stand(surfaces, rng.uniform(-0.5, 0.5), np.zeros(2))
+    return _rotate_and_move(surfaces, rng.uniform(-0.5, 0.5), np.zeros(2))
 
 
 def _floor_clutter(rng: Rng) -> list[Surface]:
@@ -355,7 +355,7 @@ def make_room(rng: Rng, points: int) -> tuple[np.ndarray, np.ndarray]:  # (P, 6)
 
 
 def rooms(train: int = 64, test: int = 16, points: int = 16384, seed: int = 0) -> PointClouds:
-    """The data set with one room per cloud; the labels are those of the points.
+    """The data set with one room per cloud; its points are labeled.
 
     >>> data = rooms(train=2, test=1, points=512)
     >>> data.train.points.shape, data.point_classes[:3]

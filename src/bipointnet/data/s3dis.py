@@ -38,7 +38,7 @@ _CACHE_VERSION = 1
 
 @dataclass(frozen=True)
 class Fold:
-    """The rooms to test on and never to train on, and a name for them: that of their area, or AREA_rooms_K."""
+    """The rooms to test on and never to train on, and a name for them: the area, or AREA_rooms_K."""
 
     name: str
     rooms: tuple[str, ...]

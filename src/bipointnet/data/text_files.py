@@ -12,7 +12,7 @@ from bipointnet.errors import UserError
 
 
 def text_of(path: Path) -> str:
-    """The text of a file. Bytes that are not UTF-8 are replaced: they occur in comments, and matter nowhere else."""
+    """The text of a file. Bytes that are not UTF-8 are replaced: they occur in comments only, if the file is valid."""
     return path.read_text(encoding="utf-8-sig", errors="replace")
 
 
