@@ -185,7 +185,7 @@ def test_mistakes_are_answered_in_a_sentence_and_leave_nothing(parts, rooms, tmp
         ),
         (["--task", "semantic"], "holds no labelled rooms; expected data such as rooms; use --task part"),
         (["--task", "semantic", "--fold", "each"], "has no folds; expected S3DIS; leave --fold out"),
-        (["--task", "semantic", "--fold", "Area_1"], "has no folds, as S3DIS has; found fold 'Area_1'"),
+        (["--task", "semantic", "--fold", "Area_1"], "has no folds, unlike S3DIS; found fold 'Area_1'"),
     ],
 )
 def test_training_that_does_not_fit_the_data(parts, options, sentence, tmp_path):

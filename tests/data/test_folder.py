@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dataset_errors import error_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,13 +23,6 @@ def write_classes(root: Path, **counts: int) -> Path:
         for index in range(count):
             write_cloud(root / name / f"{name}{index}.npy", value=100 * label + index)
     return root
-
-
-def error_of(data: Path, points: int = 16) -> str:
-    with pytest.raises(UserError) as caught:
-        open_dataset(str(data), points)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_given_split(tmp_path: Path) -> None:

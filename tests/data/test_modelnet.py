@@ -6,6 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from dataset_errors import error_of
 
 from bipointnet.data import modelnet, open_dataset
 from bipointnet.data.dataset import PointClouds
@@ -19,13 +20,6 @@ def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
-
-
-def error_of(folder: Path, points: int = 16) -> str:
-    with pytest.raises(UserError) as caught:
-        open_dataset(str(folder), points)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 # HDF5

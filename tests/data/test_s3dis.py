@@ -6,6 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from dataset_errors import error_of
 
 from bipointnet.data import open_dataset, s3dis
 from bipointnet.data.blocks import Columns, add_votes, cover
@@ -102,13 +103,6 @@ def write_blocks(root: Path, rooms: list[str]) -> Path:
 @pytest.fixture
 def hdf5(tmp_path: Path) -> Path:
     return write_blocks(tmp_path / "indoor3d_sem_seg_hdf5_data", SIX_AREAS)
-
-
-def error_of(folder: Path, points: int = 16) -> str:
-    with pytest.raises(UserError) as caught:
-        open_dataset(str(folder), points)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 # Folds
@@ -282,11 +276,7 @@ TEN, LABELS = blocks_of(np.arange(10))
 @pytest.mark.parametrize(
     ("data", "label", "sentence"),
     [
-        (
-            TEN[..., :6],
-            LABELS,
-            "'data' is float32 of shape (10, 4096, 6), expected float32 of shape (clouds, points, 9);",
-        ),
+        (TEN[..., :6], LABELS, "(10, 4096, 6), expected float32 of shape (clouds, points, 9);"),
         (TEN[:, :10], LABELS[:, :10], "holds 10 points, expected at least 16"),
         (TEN[:, :99], LABELS[:, :99], "has blocks of 99 points, expected 4096"),
         (TEN, LABELS[:9], "'label' is uint8 of shape (9, 4096), expected whole numbers of shape (10, 4096)"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from dataset_errors import error_of
 
 from bipointnet.data import open_dataset, shapenet_part
 from bipointnet.data.dataset import PointClouds, Split
@@ -89,13 +90,6 @@ def text(tmp_path: Path) -> Path:
     lines = [f"{name}\t{synset}\n" for name, synset in zip(CLASSES, SYNSETS, strict=True)]
     (folder / "synsetoffset2category.txt").write_text("".join(lines))
     return folder
-
-
-def error_of(folder: Path, points: int = 16) -> str:
-    with pytest.raises(UserError) as caught:
-        open_dataset(str(folder), points)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_part_lists_are_those_of_the_literature():

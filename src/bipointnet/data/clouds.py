@@ -70,7 +70,7 @@ def read(path: str | Path) -> Cloud:
     if not path.exists():
         raise UserError(f"{path}: there is no such file; check the path")
     if path.is_dir():
-        raise UserError(f"{path}: is a folder, expected a file with one cloud; name a file in it")
+        raise UserError(f"{path}: is a folder, expected a file with one cloud; choose a file in it")
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
         raise UserError(f"{path}: unknown suffix '{path.suffix}'; expected one of {' '.join(SUFFIXES)}")

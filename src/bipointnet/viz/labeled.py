@@ -288,7 +288,7 @@ def _on_one_line(name: str) -> str:
 def _write(path: str | Path, content: bytes) -> None:
     path = Path(path)
     if path.is_dir():
-        raise UserError(f"{path}: is a folder, expected a file to write; name a file in it")
+        raise UserError(f"{path}: is a folder, expected a file to write; choose a file in it")
     try:
         write_beside(path, content)
     except OSError as error:
