@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.ready-dev
-CORE := CMakeLists.txt $(wildcard core/include/* core/src/*)
+CORE := CMakeLists.txt $(wildcard core/include/* core/src/* core/src/*/*)
 INPUTS := pyproject.toml constraints.txt $(CORE)
 # Bytecode is left to the first import (or to DEV_READY): compiling all of PyTorch takes longer than the rest.
 PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "network.h"
+#include "format/network.h"
 
 namespace {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "dispatch.h"
-#include "model.h"
+#include "engine/model.h"
+#include "kernels/dispatch.h"
 
 struct bipointnet_model {
   bipointnet::Model model;

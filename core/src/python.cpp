@@ -8,10 +8,10 @@
 #include <memory>
 #include <optional>
 
-#include "bits.h"
-#include "delta.h"
-#include "dispatch.h"
-#include "model.h"
+#include "engine/delta.h"
+#include "engine/model.h"
+#include "format/bits.h"
+#include "kernels/dispatch.h"
 
 namespace nb = nanobind;
 using bipointnet::Model;

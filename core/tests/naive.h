@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "check.h"
-#include "delta.h"
-#include "dispatch.h"
-#include "model.h"
+#include "engine/delta.h"
+#include "engine/model.h"
+#include "kernels/dispatch.h"
 
 namespace bipointnet {
 

@@ -6,7 +6,7 @@
 
 #include "bipointnet.h"
 #include "check.h"
-#include "dispatch.h"
+#include "kernels/dispatch.h"
 #include "packed_writer.h"
 
 using namespace bipointnet;
