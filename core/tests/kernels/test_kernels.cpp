@@ -8,8 +8,6 @@
 #include "check.h"
 #include "engine/aligned.h"
 #include "engine/bitsliced.h"
-#include "engine/code_set.h"
-#include "engine/delta.h"
 #include "format/bits.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernels.h"
@@ -222,34 +220,6 @@ void check_floats(const Kernels& kernels, int count, int points) {
   }
 }
 
-void check_codes() {
-  std::uint64_t square[64], turned[64];
-  for (int i = 0; i < 64; ++i) square[i] = turned[i] = rng();
-  transpose(turned);
-  long wrong = 0;
-  for (int i = 0; i < 64; ++i) {
-    for (int j = 0; j < 64; ++j) wrong += (square[i] >> j & 1) != (turned[j] >> i & 1);
-  }
-  CHECK_EQUAL(wrong, 0);
-  CodeSet set;
-  for (int round = 0; round < 2; ++round) {
-    set.clear(1000);
-    for (int i = 0; i < 1000; ++i) {
-      const std::uint32_t place = set.insert(static_cast<std::uint64_t>(i % 300) << 40);
-      CHECK_EQUAL(place, static_cast<std::uint32_t>(i % 300));
-    }
-    CHECK_EQUAL(set.codes().size(), std::size_t{300});
-    for (std::size_t i = 0; i < 300; ++i) CHECK_EQUAL(set.codes()[i], std::uint64_t{i} << 40);
-  }
-}
-
-void check_delta() {
-  CHECK_EQUAL(delta(1), 0.0);
-  const std::pair<std::uint64_t, double> known[] = {{20, 1.8242}, {64, 2.2983}, {1024, 3.2044}, {4096, 3.5840}};
-  for (const auto& [n, value] : known) CHECK(delta(n) > value - 5e-5 && delta(n) < value + 5e-5);
-  for (std::uint64_t n = 1; n < 5000; ++n) CHECK(delta(n) < delta(n + 1));
-}
-
 }  // namespace
 
 int main() {
@@ -273,7 +243,5 @@ int main() {
       }
     }
   }
-  check_codes();
-  check_delta();
   return check_report();
 }
