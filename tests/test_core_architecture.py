@@ -27,8 +27,12 @@ FILES = {
         "json.cpp",
         "json.h",
         "network.h",
+        "program.cpp",
+        "program.h",
         "tensors.cpp",
         "tensors.h",
+        "text.cpp",
+        "text.h",
     },
     "kernels": {
         "avx2.cpp",

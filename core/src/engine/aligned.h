@@ -1,4 +1,4 @@
-// Vectors that start on a cache line, as the kernels' loads demand.
+// Vectors that start on a cache line, as the loads of the kernels require.
 #pragma once
 
 #include <cstddef>

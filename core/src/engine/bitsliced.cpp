@@ -1,35 +1,36 @@
 // How agreements are counted in slices.
 //
-// Let a_k be the slice of input k: one bit a point. Output m agrees with input k where the bit is x_k = a_k for a weight
-// of +1 and x_k = ~a_k for -1, that is x_k = a_k ^ c_k with the complement c_k = 1 for a weight of -1. Wanted is, at every
-// point, whether x_0 + ... + x_{K-1} >= T.
+// Let a_k be the slice of input k: one bit per point. Output m agrees with input k where x_k = a_k for a weight of +1,
+// or x_k = ~a_k for a weight of -1, is 1. That is x_k = a_k ^ c_k, where the complement c_k is 1 for a weight of -1.
+// The goal is, at every point, whether x_0 + ... + x_{K-1} >= T.
 //
-// The threshold. Take m with 2^m >= K, and T from 1 to K (others are constant outputs). The number
+// The threshold. Take m with 2^m >= K, and T from 1 to K (other thresholds give constant outputs). The number
 //
 //     x_0 + ... + x_{K-1} + Q,    Q = 2^m - T >= 0
 //
-// is below 2^(m+1), and its bit m is set just where the sum reaches T. So a counter that starts at Q needs no comparison.
+// is below 2^(m+1), and its bit m is set exactly where the sum reaches T. So a counter that starts at Q needs no
+// comparison.
 //
 // The lowest bit. Add the inputs in pairs to a running bit s, which starts as the lowest bit q of Q:
 //
 //     carry_j = majority(s, x_2j, x_2j+1)        s = s ^ x_2j ^ x_2j+1
 //
-// What is left of s has weight 1 and does not reach bit m >= 1. So the answer is the highest bit of an m-bit counter that
+// The final s has weight 1 and does not reach bit m >= 1. So the result is the highest bit of an m-bit counter that
 // starts at Q >> 1 and counts the carries: half as many as there are inputs.
 //
-// The table. Up to complements all outputs have the same running bit: s = S_j ^ p with S_j = a_0 ^ ... ^ a_2j-1 and p the
-// parity of q and the complements so far. So carry_j is one of eight slices
+// The table. Up to complements all outputs have the same running bit: s = S_j ^ p with S_j = a_0 ^ ... ^ a_2j-1 and p
+// the parity of q and the complements so far. So carry_j is one of eight slices
 //
 //     majority(S_j ^ p, a_2j ^ c_2j, a_2j+1 ^ c_2j+1)
 //
-// which `carries` writes once a block, at place 4 p + 2 c_2j + c_2j+1 of the eight of pair j. An output is then K / 2
-// look-ups, whose places are worked out here, when a model is loaded, for q = 0 and for q = 1: the threshold of a pool
-// changes with the number of points. They are kept times 8, which a processor scales for free. Where K is odd the last pair's second input is a
-// slice of zeros that is not complemented: a disagreement.
+// which the kernels write once per block, at index 4 p + 2 c_2j + c_2j+1 of the eight entries of pair j. Each output
+// is then K / 2 look-ups. Their indices are computed here, when a model is loaded, for q = 0 and for q = 1, because
+// the threshold of a pool changes with the number of points. They are stored times 8, a scale that addressing modes
+// have. If K is odd, the second input of the last pair is a slice of zeros that is not complemented: a disagreement.
 //
-// The count itself. Where the agreements are wanted as a number, or are compared with a second threshold, counting starts
-// with Q (or 0) in the same way, and the bit that was left out is the last running bit: S ^ p, S that of all inputs and p
-// the parity of q and all complements. So the bits of the counter and this one are Q + x_0 + ... + x_{K-1}.
+// The count itself. Where the agreements are needed as a number, or are compared with a second threshold, counting
+// starts at Q (or 0) in the same way. The bit that was left out is the last running bit S ^ p, with S over all inputs
+// and p the parity of q and all complements. So the bits of the counter and this bit are Q + x_0 + ... + x_{K-1}.
 #include "engine/bitsliced.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@
 
 namespace bipointnet {
 
-SlicedLayer::SlicedLayer(const std::vector<std::uint64_t>& bits, int inputs, int outputs)
+BitslicedWeights::BitslicedWeights(const std::vector<std::uint64_t>& bits, int inputs, int outputs)
     : inputs_(inputs), outputs_(outputs), pairs_((inputs + 1) / 2), levels_(1) {
   while ((1 << levels_) < inputs) ++levels_;
   const std::size_t pairs = static_cast<std::size_t>(pairs_), width = words_for(static_cast<std::size_t>(inputs));
@@ -64,35 +65,41 @@ SlicedLayer::SlicedLayer(const std::vector<std::uint64_t>& bits, int inputs, int
   }
 }
 
-Starts SlicedLayer::starts(const std::vector<int>& threshold) const {
-  Starts starts;
-  starts.threshold = threshold;
-  starts.start.resize(threshold.size());
-  starts.varies.resize(words_for(threshold.size()));
-  starts.always.resize(words_for(threshold.size()));
+Thresholds BitslicedWeights::thresholds(const std::vector<int>& threshold) const {
+  Thresholds thresholds;
+  thresholds.start.resize(threshold.size());
+  thresholds.varies.resize(words_for(threshold.size()));
+  thresholds.always.resize(words_for(threshold.size()));
   for (std::size_t m = 0; m < threshold.size(); ++m) {
     const std::uint64_t bit = std::uint64_t{1} << m % 64;
     if (threshold[m] <= 0) {
-      starts.always[m / 64] |= bit;
+      thresholds.always[m / 64] |= bit;
     } else if (threshold[m] <= inputs_) {
-      starts.varies[m / 64] |= bit;
-      starts.start[m] = (1u << levels_) - static_cast<unsigned>(threshold[m]);
+      thresholds.varies[m / 64] |= bit;
+      thresholds.start[m] = (1u << levels_) - static_cast<unsigned>(threshold[m]);
     }
   }
-  return starts;
+  return thresholds;
 }
 
-Starts SlicedLayer::counts() const {
+Thresholds BitslicedWeights::counting() const {
   const std::size_t outputs = static_cast<std::size_t>(outputs_);
-  Starts starts{{}, std::vector<std::uint32_t>(outputs), std::vector<std::uint64_t>(words_for(outputs)), {}};
-  starts.always.resize(words_for(outputs));
-  for (std::size_t m = 0; m < outputs; ++m) starts.varies[m / 64] |= std::uint64_t{1} << m % 64;
-  return starts;
+  Thresholds thresholds{std::vector<std::uint32_t>(outputs), std::vector<std::uint64_t>(words_for(outputs)), {}};
+  thresholds.always.resize(words_for(outputs));
+  for (std::size_t m = 0; m < outputs; ++m) thresholds.varies[m / 64] |= std::uint64_t{1} << m % 64;
+  return thresholds;
 }
 
-Sliced SlicedLayer::with(const Starts& starts) const {
-  return {inputs_,     outputs_,            pairs_,               levels_, {offsets_[0].data(), offsets_[1].data()},
-          odd_.data(), starts.start.data(), starts.varies.data(), starts.always.data()};
+BitslicedLayer BitslicedWeights::layer(const Thresholds& thresholds) const {
+  return {inputs_,
+          outputs_,
+          pairs_,
+          levels_,
+          {offsets_[0].data(), offsets_[1].data()},
+          odd_.data(),
+          thresholds.start.data(),
+          thresholds.varies.data(),
+          thresholds.always.data()};
 }
 
 std::vector<std::uint64_t> tiled(const std::vector<std::uint64_t>& bits, int inputs, int outputs) {

@@ -1,4 +1,4 @@
-// Bilinear layers prepared for the kernels: on points for counting in slices, on one vector in tiles.
+// Bilinear layers prepared for the kernels: bitsliced for blocks of points, tiled for one vector.
 #pragma once
 
 #include <cstdint>
@@ -8,27 +8,26 @@
 
 namespace bipointnet {
 
-// What follows from the thresholds of a layer: where counting starts.
-struct Starts {
-  std::vector<int> threshold;
-  std::vector<std::uint32_t> start;
-  std::vector<std::uint64_t> varies, always;
+// What the thresholds of a layer determine: the initial values of its counters.
+struct Thresholds {
+  std::vector<std::uint32_t> start;           // one per output
+  std::vector<std::uint64_t> varies, always;  // one bit per output, as in BitslicedLayer
 };
 
-// What follows from its weights: which carries are looked up.
-class SlicedLayer {
+// What the weights of a layer determine: which carries are looked up.
+class BitslicedWeights {
  public:
   // bits: outputs x words_for(inputs), 1 = +1.
-  SlicedLayer(const std::vector<std::uint64_t>& bits, int inputs, int outputs);
+  BitslicedWeights(const std::vector<std::uint64_t>& bits, int inputs, int outputs);
 
-  // threshold: outputs.
-  Starts starts(const std::vector<int>& threshold) const;
+  // For comparing the agreements with `threshold`, one value per output.
+  Thresholds thresholds(const std::vector<int>& threshold) const;
 
-  // For counting the agreements themselves, from 0.
-  Starts counts() const;
+  // For the agreements themselves: all counters start at 0.
+  Thresholds counting() const;
 
-  // The layer with its thresholds; both must outlive it.
-  Sliced with(const Starts& starts) const;
+  // The layer as the kernels read it. It points into this object and into `thresholds`.
+  BitslicedLayer layer(const Thresholds& thresholds) const;
 
  private:
   int inputs_, outputs_, pairs_, levels_;
@@ -36,8 +35,8 @@ class SlicedLayer {
   std::vector<std::uint64_t> odd_;
 };
 
-// Rows of bits, outputs x words_for(inputs), in tiles of kTile: word by word, the words of its rows beside each other. The
-// last tile is filled with rows of zeros.
+// Arranges rows of bits, outputs x words_for(inputs), in tiles of kTile rows: word by word, the words of the rows of a
+// tile next to each other. The last tile is padded with rows of zeros.
 std::vector<std::uint64_t> tiled(const std::vector<std::uint64_t>& bits, int inputs, int outputs);
 
 }  // namespace bipointnet

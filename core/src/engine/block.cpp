@@ -6,13 +6,14 @@
 #include "format/bits.h"
 
 namespace bipointnet {
+
 BlockRunner::BlockRunner(const Network& network, const Plan& plan, const Kernels& kernels, State& state,
-                         Scratch& scratch, Pooled& pooled)
+                         BlockBuffers& buffers, Pooled& pooled)
     : network_(network),
       plan_(plan),
       kernels_(kernels),
       state_(state),
-      scratch_(scratch),
+      buffers_(buffers),
       pooled_(pooled),
       lanes_(size(kernels.lanes)),
       width_(lanes_ / 64) {}
@@ -20,79 +21,81 @@ BlockRunner::BlockRunner(const Network& network, const Plan& plan, const Kernels
 void BlockRunner::run(std::size_t from, std::size_t to, std::size_t block, std::size_t valid) {
   block_ = block;
   valid_ = valid;
-  bits_ = scratch_.bits.data();
+  bits_ = buffers_.bits.data();
   for (std::size_t i = from; i <= to; ++i) {
     const Layer& layer = network_.layers[i];
-    const Prepared& prepared = plan_.layers[i];
-    const bool signs = then_sign(i, to);
+    const PreparedLayer& prepared = plan_.layers[i];
+    const bool signs = fuses_sign(i, to);
     switch (layer.op) {
       case Op::points: break;
-      case Op::transform: transform(layer, signs ? room_for_bits(i + 1, to) : nullptr); break;
-      case Op::dense: dense(i, signs ? room_for_bits(i + 1, to) : nullptr); break;
+      case Op::transform: transform(layer, signs ? output_bits(i + 1, to) : nullptr); break;
+      case Op::dense: dense(i, signs ? output_bits(i + 1, to) : nullptr); break;
       case Op::sign_scaled:
-        kernels_.scales(scratch_.floats.data(), layer.inputs, scratch_.scales.data());
+        kernels_.mean_abs(buffers_.floats.data(), layer.inputs, buffers_.scales.data());
         [[fallthrough]];
       case Op::sign:
       case Op::compare: {
-        std::uint64_t* bits = room_for_bits(i, to);
-        take_bits(size(layer.inputs), layer.at, bits);
+        std::uint64_t* bits = output_bits(i, to);
+        binarize(size(layer.inputs), layer.at, bits);
         bits_ = bits;
         break;
       }
       case Op::keep:
-        if (prepared.of_floats) {
-          take_bits(size(layer.inputs), 0.0f, kept_block(layer.kept));
+        if (prepared.reads_floats) {
+          binarize(size(layer.inputs), 0.0f, kept_block(layer.kept));
         } else if (bits_ != kept_block(layer.kept)) {
           std::copy_n(bits_, size(layer.inputs) * width_, kept_block(layer.kept));
         }
         break;
       case Op::join: join(i); break;
-      case Op::bilinear: bilinear(i, room_for_bits(i, to)); break;
+      case Op::bilinear: bilinear(i, output_bits(i, to)); break;
       case Op::bilinear_float:
       case Op::bilinear_scaled:
-        kernels_.lines(bits_, prepared.sliced->with(prepared.starts), prepared.vector.a.data(),
-                       prepared.vector.b.data(), layer.op == Op::bilinear_scaled ? scratch_.scales.data() : nullptr,
-                       activation_code(layer.activation), scratch_.room.data(), scratch_.floats.data());
+        kernels_.bilinear_float(
+            bits_, prepared.bitsliced->layer(prepared.thresholds), prepared.vector.a.data(), prepared.vector.b.data(),
+            layer.op == Op::bilinear_scaled ? buffers_.scales.data() : nullptr, activation_code(layer.activation),
+            buffers_.kernel_scratch.data(), buffers_.floats.data());
         break;
       case Op::bilinear_pool:
       case Op::pool: pool(i); return;
-      default: throw std::logic_error("an operation on vectors in a pass over points");
+      default: throw std::logic_error("vector operation in a pass over points");
     }
     record(i);
     if (signs) record(++i);
   }
 }
 
-// Whether the sign behind a float layer is taken of its sums as they come, without writing them down.
-bool BlockRunner::then_sign(std::size_t index, std::size_t to) const {
+// Whether a float layer and the sign after it are one kernel, which does not store the floats.
+bool BlockRunner::fuses_sign(std::size_t index, std::size_t to) const {
   const Layer& layer = network_.layers[index];
   if (index == to || network_.layers[index + 1].op != Op::sign) return false;
   if (layer.op == Op::transform) return state_.matrices[size(layer.matrix)].size == size(layer.inputs);
   return layer.op == Op::dense && layer.activation != Activation::relu;
 }
 
-// For the bits that operation `index` leaves: not where the current ones are, and right where they will be kept, if so.
-std::uint64_t* BlockRunner::room_for_bits(std::size_t index, std::size_t to) {
+// Memory for the bits that operation `index` writes: other memory than that of the current bits and, if the next
+// operation keeps them, the memory of the kept value.
+std::uint64_t* BlockRunner::output_bits(std::size_t index, std::size_t to) {
   if (index < to && network_.layers[index + 1].op == Op::keep) return kept_block(network_.layers[index + 1].kept);
-  return bits_ == scratch_.bits.data() ? scratch_.more_bits.data() : scratch_.bits.data();
+  return bits_ == buffers_.bits.data() ? buffers_.more_bits.data() : buffers_.bits.data();
 }
 
 std::uint64_t* BlockRunner::kept_block(int number) {
   return state_.kept_slices.data() + (block_ * plan_.kept_width + plan_.kept_columns[size(number)]) * width_;
 }
 
-void BlockRunner::take_bits(std::size_t channels, float at, std::uint64_t* slices) {
+void BlockRunner::binarize(std::size_t channels, float at, std::uint64_t* slices) {
   const float one = 1.0f;
   for (std::size_t k = 0; k < channels; ++k) {
-    kernels_.signs(scratch_.floats.data() + k * lanes_, 1, &one, &at, nullptr, 1, slices + k * width_);
+    kernels_.dense_signs(buffers_.floats.data() + k * lanes_, 1, &one, &at, nullptr, 1, slices + k * width_);
   }
 }
 
-// The lanes that hold points.
+// Sets the bits of the lanes that hold points.
 void BlockRunner::set_mask() {
   for (std::size_t word = 0; word < width_; ++word) {
     const std::size_t left = valid_ > word * 64 ? valid_ - word * 64 : 0;
-    scratch_.mask[word] = left >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
+    buffers_.mask[word] = left >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
   }
 }
 
@@ -100,30 +103,30 @@ void BlockRunner::transform(const Layer& layer, std::uint64_t* signs) {
   const Matrix& matrix = state_.matrices[size(layer.matrix)];
   const int columns = static_cast<int>(matrix.size);
   if (signs != nullptr) {
-    kernels_.signs(scratch_.floats.data(), columns, matrix.transposed.data(), matrix.nothing.data(),
-                   matrix.sizes.data(), columns, signs);
+    kernels_.dense_signs(buffers_.floats.data(), columns, matrix.transposed.data(), matrix.negative_zeros.data(),
+                         matrix.norms.data(), columns, signs);
     bits_ = signs;
     if (state_.trace == nullptr) return;
   }
-  kernels_.dense(scratch_.floats.data(), columns, matrix.transposed.data(), matrix.nothing.data(), columns, 0,
-                 scratch_.more_floats.data());
-  std::copy_n(scratch_.more_floats.data(), matrix.size * lanes_, scratch_.floats.data());
+  kernels_.dense(buffers_.floats.data(), columns, matrix.transposed.data(), matrix.negative_zeros.data(), columns, 0,
+                 buffers_.more_floats.data());
+  std::copy_n(buffers_.more_floats.data(), matrix.size * lanes_, buffers_.floats.data());
 }
 
 void BlockRunner::dense(std::size_t index, std::uint64_t* signs) {
   const Layer& layer = network_.layers[index];
   if (signs != nullptr) {
-    kernels_.signs(scratch_.floats.data(), layer.inputs, layer.weight.data(), plan_.layers[index].bound.data(),
-                   plan_.layers[index].sizes.data(), layer.outputs, signs);
+    kernels_.dense_signs(buffers_.floats.data(), layer.inputs, layer.weight.data(), plan_.layers[index].bound.data(),
+                         plan_.layers[index].norms.data(), layer.outputs, signs);
     bits_ = signs;
     if (state_.trace == nullptr) return;
   }
-  kernels_.dense(scratch_.floats.data(), layer.inputs, layer.weight.data(), layer.bias.data(), layer.outputs,
-                 activation_code(layer.activation), scratch_.more_floats.data());
-  std::swap(scratch_.floats, scratch_.more_floats);
+  kernels_.dense(buffers_.floats.data(), layer.inputs, layer.weight.data(), layer.bias.data(), layer.outputs,
+                 activation_code(layer.activation), buffers_.more_floats.data());
+  std::swap(buffers_.floats, buffers_.more_floats);
 }
 
-// The kept values of this block, one behind the other; vectors only where the next layer does not have them apart.
+// Concatenates the kept values of this block. Vectors are left out if the next layer reads them separately.
 void BlockRunner::join(std::size_t index) {
   const std::vector<int>& joined = network_.layers[index].joined;
   if (joins_in_place(network_, index)) {
@@ -132,7 +135,7 @@ void BlockRunner::join(std::size_t index) {
     return;
   }
   const bool with_vectors = !reads_join_in_parts(network_, index);
-  std::uint64_t* slices = scratch_.bits.data();
+  std::uint64_t* slices = buffers_.bits.data();
   for (const int number : joined) {
     const Kept& kept = network_.kept[size(number)];
     const std::size_t words = size(kept.width) * width_;
@@ -148,9 +151,9 @@ void BlockRunner::join(std::size_t index) {
 }
 
 void BlockRunner::bilinear(std::size_t index, std::uint64_t* out) {
-  const Prepared& prepared = plan_.layers[index];
-  const Starts& starts = prepared.joined.inputs > 0 ? state_.joined : prepared.starts;
-  kernels_.layer(bits_, prepared.sliced->with(starts), scratch_.room.data(), out);
+  const PreparedLayer& prepared = plan_.layers[index];
+  const Thresholds& thresholds = prepared.joined.inputs > 0 ? state_.joined : prepared.thresholds;
+  kernels_.bilinear(bits_, prepared.bitsliced->layer(thresholds), buffers_.kernel_scratch.data(), out);
   bits_ = out;
 }
 
@@ -160,38 +163,39 @@ void BlockRunner::pool(std::size_t index) {
   if (layer.op == Op::bilinear_pool) {
     pool_bits(index);
   } else if (layer.pool == Pool::max) {
-    kernels_.raise(scratch_.floats.data(), layer.outputs, static_cast<int>(valid_), pooled_.largest.data());
+    kernels_.update_max(buffers_.floats.data(), layer.outputs, static_cast<int>(valid_), pooled_.largest.data());
   } else {
-    pooled_.add_floats(scratch_.floats.data(), valid_, lanes_);
+    pooled_.add_floats(buffers_.floats.data(), valid_, lanes_);
   }
 }
 
 void BlockRunner::pool_bits(std::size_t index) {
   const Layer& layer = network_.layers[index];
-  const Prepared& prepared = plan_.layers[index];
+  const PreparedLayer& prepared = plan_.layers[index];
   const bool keeps = layer.kept >= 0;
   if (layer.pool == Pool::mean) {
-    pooled_.count_ones(bits_, scratch_.mask.data(), width_);
+    pooled_.count_ones(bits_, buffers_.mask.data(), width_);
     if (keeps) {
-      kernels_.layer(bits_, prepared.sliced->with(prepared.starts), scratch_.room.data(), kept_block(layer.kept));
+      kernels_.bilinear(bits_, prepared.bitsliced->layer(prepared.thresholds), buffers_.kernel_scratch.data(),
+                        kept_block(layer.kept));
     }
     return;
   }
-  const Sliced pool = prepared.sliced->with((*state_.pools)[index]);
+  const BitslicedLayer pool = prepared.bitsliced->layer((*state_.pools)[index]);
   if (keeps) {
-    kernels_.layer_and_pool(bits_, prepared.sliced->with(prepared.starts), pool, scratch_.mask.data(),
-                            scratch_.room.data(), kept_block(layer.kept), pooled_.fired.data());
+    kernels_.bilinear_and_pool(bits_, prepared.bitsliced->layer(prepared.thresholds), pool, buffers_.mask.data(),
+                               buffers_.kernel_scratch.data(), kept_block(layer.kept), pooled_.fired.data());
   } else {
-    kernels_.pool(bits_, pool, scratch_.mask.data(), scratch_.room.data(), pooled_.fired.data());
+    kernels_.bilinear_pool(bits_, pool, buffers_.mask.data(), buffers_.kernel_scratch.data(), pooled_.fired.data());
   }
 }
 
-// The value after an operation, point by point.
+// Appends the value after an operation to the trace, point by point.
 void BlockRunner::record(std::size_t index) {
   if (state_.trace == nullptr) return;
   const Layer& layer = network_.layers[index];
   Value& value = (*state_.trace)[index];
-  value.bits = !plan_.layers[index].to_floats;
+  value.bits = !plan_.layers[index].writes_floats;
   value.columns = size(layer.outputs);
   value.rows += valid_;
   for (std::size_t p = 0; p < valid_; ++p) {
@@ -202,12 +206,12 @@ void BlockRunner::record(std::size_t index) {
         value.numbers.push_back(get_bit(bits_ + k * width_, p));
       }
     } else {
-      for (std::size_t k = 0; k < value.columns; ++k) value.numbers.push_back(scratch_.floats[k * lanes_ + p]);
+      for (std::size_t k = 0; k < value.columns; ++k) value.numbers.push_back(buffers_.floats[k * lanes_ + p]);
     }
   }
 }
 
-// All of what is joined at a point, whatever of it the next layer reads there.
+// All kept values that are joined at a point, also those that the next layer reads separately.
 void BlockRunner::record_joined(const Layer& layer, std::size_t point, std::vector<float>& numbers) {
   for (const int number : layer.joined) {
     const Kept& kept = network_.kept[size(number)];

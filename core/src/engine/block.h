@@ -1,4 +1,4 @@
-// Takes one block of points through operations of a pass.
+// Runs operations of a pass on one block of points.
 #pragma once
 
 #include <cstddef>
@@ -15,22 +15,22 @@ namespace bipointnet {
 
 class BlockRunner {
  public:
-  // Of `state` it writes blocks of kept values, which have room for them, and the trace.
-  BlockRunner(const Network& network, const Plan& plan, const Kernels& kernels, State& state, Scratch& scratch,
+  // Writes the kept values of its blocks, for which `state` has memory, and the trace.
+  BlockRunner(const Network& network, const Plan& plan, const Kernels& kernels, State& state, BlockBuffers& buffers,
               Pooled& pooled);
 
-  // The operations from `from` to `to`, both included, on the block in scratch.floats or scratch.bits. It is number
-  // `block` of its pass and holds `valid` points.
+  // Runs the operations `from` to `to`, inclusive, on the block in buffers.floats or buffers.bits. It is block number
+  // `block` of the pass and has `valid` points.
   void run(std::size_t from, std::size_t to, std::size_t block, std::size_t valid);
 
-  // Where the bits are that it left.
+  // The bits after the last operation.
   const std::uint64_t* bits() const { return bits_; }
 
  private:
-  bool then_sign(std::size_t index, std::size_t to) const;
-  std::uint64_t* room_for_bits(std::size_t index, std::size_t to);
+  bool fuses_sign(std::size_t index, std::size_t to) const;
+  std::uint64_t* output_bits(std::size_t index, std::size_t to);
   std::uint64_t* kept_block(int number);
-  void take_bits(std::size_t channels, float at, std::uint64_t* slices);
+  void binarize(std::size_t channels, float at, std::uint64_t* slices);
   void set_mask();
   void transform(const Layer& layer, std::uint64_t* signs);
   void dense(std::size_t index, std::uint64_t* signs);
@@ -45,11 +45,11 @@ class BlockRunner {
   const Plan& plan_;
   const Kernels& kernels_;
   State& state_;
-  Scratch& scratch_;
+  BlockBuffers& buffers_;
   Pooled& pooled_;
   std::size_t lanes_, width_;
   std::size_t block_ = 0, valid_ = 0;
-  const std::uint64_t* bits_ = nullptr;  // the current value, where it is one of bits
+  const std::uint64_t* bits_ = nullptr;  // the current value, if it is bits
 };
 
 }  // namespace bipointnet

@@ -12,26 +12,26 @@ namespace {
 constexpr std::size_t kStride = 8;
 constexpr float kLargest = std::numeric_limits<float>::max();
 
-[[noreturn]] void refuse(const float* numbers, std::size_t points, std::size_t channels) {
+[[noreturn]] void fail_not_finite(const float* numbers, std::size_t points, std::size_t channels) {
   std::size_t i = 0;
   while (i + 1 < points * channels && std::isfinite(numbers[i])) ++i;
-  throw InputError("point " + std::to_string(i / channels) + " holds " + std::to_string(numbers[i]) +
+  throw InputError("point " + std::to_string(i / channels) + ": " + std::to_string(numbers[i]) +
                    ", expected finite numbers");
 }
 
 }  // namespace
 
-void check_size(std::size_t points) {
+void check_point_count(std::size_t points) {
   if (points == 0) throw InputError("a cloud of 0 points, expected at least 1");
   if (points > std::numeric_limits<std::uint32_t>::max()) {
     throw InputError("a cloud of " + std::to_string(points) + " points, expected fewer than 2^32");
   }
 }
 
-Cloud arrange(const float* numbers, std::size_t points, std::size_t channels, std::size_t lanes) {
+Cloud split_into_blocks(const float* numbers, std::size_t points, std::size_t channels, std::size_t lanes) {
   int broken = 0;
   for (std::size_t i = 0; i < points * channels; ++i) broken |= !(std::abs(numbers[i]) <= kLargest);
-  if (broken) refuse(numbers, points, channels);
+  if (broken) fail_not_finite(numbers, points, channels);
   Cloud cloud{points, (points + lanes - 1) / lanes, {}};
   cloud.rows.resize(cloud.blocks * channels * lanes);
   for (std::size_t block = 0; block < cloud.blocks; ++block) {
@@ -45,7 +45,8 @@ Cloud arrange(const float* numbers, std::size_t points, std::size_t channels, st
   return cloud;
 }
 
-// Sums and maxima run in kStride lanes that are joined at the end: the same on every machine, and not one long chain.
+// Sums and maxima run in kStride independent lanes, combined at the end: the same result on every machine, and no long
+// chain of dependent operations.
 void normalize(Cloud& cloud, std::size_t channels, std::size_t lanes) {
   const auto each_group = [&](const auto& work) {
     for (std::size_t block = 0; block < cloud.blocks; ++block) {
@@ -56,21 +57,21 @@ void normalize(Cloud& cloud, std::size_t channels, std::size_t lanes) {
       if (start < valid) work(rows + start, valid - start);
     }
   };
-  double middle[3];
+  double mean[3];
   for (std::size_t c = 0; c < 3; ++c) {
     double sums[kStride] = {};
     each_group([&](const float* row, std::size_t count) {
       for (std::size_t j = 0; j < count; ++j) sums[j] += double{row[c * lanes + j]};
     });
-    middle[c] = 0;
-    for (const double sum : sums) middle[c] += sum;
-    middle[c] /= static_cast<double>(cloud.points);
+    mean[c] = 0;
+    for (const double sum : sums) mean[c] += sum;
+    mean[c] /= static_cast<double>(cloud.points);
   }
   double squares[kStride] = {};
   each_group([&](const float* row, std::size_t count) {
     for (std::size_t j = 0; j < count; ++j) {
-      const double x = double{row[j]} - middle[0], y = double{row[lanes + j]} - middle[1];
-      const double z = double{row[2 * lanes + j]} - middle[2];
+      const double x = double{row[j]} - mean[0], y = double{row[lanes + j]} - mean[1];
+      const double z = double{row[2 * lanes + j]} - mean[2];
       squares[j] = std::max(squares[j], x * x + y * y + z * z);
     }
   });
@@ -79,7 +80,7 @@ void normalize(Cloud& cloud, std::size_t channels, std::size_t lanes) {
   each_group([&](float* row, std::size_t count) {
     for (std::size_t c = 0; c < 3; ++c) {
       for (std::size_t j = 0; j < count; ++j) {
-        row[c * lanes + j] = static_cast<float>((double{row[c * lanes + j]} - middle[c]) * scale);
+        row[c * lanes + j] = static_cast<float>((double{row[c * lanes + j]} - mean[c]) * scale);
       }
     }
   });

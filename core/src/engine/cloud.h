@@ -1,4 +1,4 @@
-// A cloud as the kernels read it: checked, cut into blocks, normalised.
+// A cloud as the kernels read it: checked, split into blocks, normalized.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@ struct Cloud {
   Aligned<float> rows;  // blocks x channels x lanes
 };
 
-// Throws InputError for sizes that no cloud has here.
-void check_size(std::size_t points);
+// Throws InputError unless 1 <= points < 2^32.
+void check_point_count(std::size_t points);
 
-// numbers: points x channels. Throws InputError where one is not finite.
-Cloud arrange(const float* numbers, std::size_t points, std::size_t channels, std::size_t lanes);
+// numbers: points x channels. Throws InputError if a number is not finite.
+Cloud split_into_blocks(const float* numbers, std::size_t points, std::size_t channels, std::size_t lanes);
 
-// Moves xyz, the first three channels, into the unit sphere around their mean.
+// Moves the mean of xyz, the first three channels, to the origin and scales the farthest point to distance 1.
 void normalize(Cloud& cloud, std::size_t channels, std::size_t lanes);
 
 }  // namespace bipointnet

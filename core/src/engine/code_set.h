@@ -1,8 +1,8 @@
-// Distinct codes: what a max pool over bits sees of a cloud.
+// The distinct codes of a cloud.
 //
-// Everything behind the first bits of a point depends on them alone, and a maximum does not care how often a value
-// occurs. So points with the same bits need to be looked at once. A scan of ten times as many points has only a few
-// times as many distinct codes.
+// The code of a point is its first bits. Everything computed after them depends on them alone, and a maximum does not
+// depend on how often a value occurs. So points with equal codes are processed once. A scan with ten times as many
+// points has only a few times as many distinct codes.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ void transpose(std::uint64_t (&words)[64]);
 
 class CodeSet {
  public:
-  // Forgets everything and makes room for `most` codes.
-  void clear(std::size_t most);
-  // Its place among the distinct codes.
+  // Removes all codes and reserves memory for `max_codes`.
+  void reset(std::size_t max_codes);
+  // Adds a code if it is new. Returns its number.
   std::uint32_t insert(std::uint64_t code);
   const std::vector<std::uint64_t>& codes() const { return codes_; }
-  std::size_t room() const { return places_.size(); }
+  std::size_t capacity() const { return slots_.size(); }
 
  private:
-  std::vector<std::uint64_t> codes_;   // in the order of their first appearance
-  std::vector<std::uint32_t> places_;  // open addressing; 0 is empty, else one more than an index of codes_
+  std::vector<std::uint64_t> codes_;  // by number: in the order of first appearance
+  std::vector<std::uint32_t> slots_;  // hash table with open addressing: 0 is empty, else a number plus 1
   unsigned shift_ = 64;
 };
 

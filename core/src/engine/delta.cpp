@@ -116,8 +116,7 @@ Pair tail(double n) {
   double series = 0.0;  // 1/3 - z/(3 4) + z^2/(3 4 5) - ...
   for (int k = kExpTerms; k > 2; --k) series = (1.0 - z * series) / k;
   const double high = z - 0.5 * square.high;
-  const double low =
-      ((z - high) - 0.5 * square.high) + ((z_low - 0.5 * square.low) + 0.5 * z * square.high * series);
+  const double low = ((z - high) - 0.5 * square.high) + ((z_low - 0.5 * square.low) + 0.5 * z * square.high * series);
   const double q = high + low;
   return {q, low - (q - high)};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -11,7 +12,10 @@
 namespace bipointnet {
 
 Model::Model(Network network, const Kernels& kernels)
-    : network_(std::move(network)), kernels_(kernels), plan_(make_plan(network_)), reuse_(network_, plan_, kernels_) {
+    : network_(std::move(network)),
+      kernels_(kernels),
+      plan_(make_plan(network_)),
+      workspace_(network_, plan_, kernels_) {
   check_golden();
 }
 
@@ -26,7 +30,11 @@ void Model::check_golden() const {
     z ^= z >> 31;
     number = static_cast<float>(static_cast<double>(z >> 40) * 0x1p-23 - 1.0);
   }
-  run(numbers.data(), points, false, 1, network_.categories.empty() ? -1 : 0, found.data(), nullptr);
+  try {
+    run(numbers.data(), points, false, 1, network_.categories.empty() ? -1 : 0, found.data(), nullptr);
+  } catch (const InputError& error) {
+    throw FormatError(std::string("golden: ") + error.what());
+  }
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (!(std::abs(double{found[i]} - double{network_.golden[i]}) <= network_.golden_tolerance)) {
       throw FormatError("golden: logit " + std::to_string(i) + " is " + std::to_string(found[i]) + ", expected " +
@@ -48,18 +56,23 @@ void Model::check_category(int category) const {
 
 void Model::predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads,
                     int category, float* logits) const {
-  check_size(points);
+  check_point_count(points);
   check_category(category);
   if (threads == 0) throw InputError("0 threads, expected at least 1");
+  const std::size_t most = std::numeric_limits<std::size_t>::max() / sizeof(float) / points;
+  if (clouds > most / std::max(static_cast<std::size_t>(network_.channels), network_.classes.size())) {
+    throw InputError(std::to_string(clouds) + " clouds of " + std::to_string(points) +
+                     " points, expected as many as fit into memory");
+  }
   const std::size_t size = points * static_cast<std::size_t>(network_.channels), written = this->logits(points);
   if (clouds == 1) return run(numbers, points, raw, threads, category, logits, nullptr);
-  share(clouds, std::min<std::size_t>(threads, clouds), [&](std::size_t i) {
+  parallel_for(clouds, std::min<std::size_t>(threads, clouds), [&](std::size_t i) {
     run(numbers + i * size, points, raw, 1, category, logits + i * written, nullptr);
   });
 }
 
 std::vector<Value> Model::trace(const float* numbers, std::size_t points, bool raw, int category) const {
-  check_size(points);
+  check_point_count(points);
   check_category(category);
   std::vector<Value> values(network_.layers.size());
   std::vector<float> found(logits(points));
@@ -71,9 +84,9 @@ void Model::run(const float* numbers, std::size_t points, bool raw, unsigned thr
                 std::vector<Value>* trace) const {
   const std::size_t channels = static_cast<std::size_t>(network_.channels);
   const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes);
-  Cloud cloud = arrange(numbers, points, channels, lanes);
+  Cloud cloud = split_into_blocks(numbers, points, channels, lanes);
   if (network_.normalize && !raw) normalize(cloud, channels, lanes);
-  Run(network_, plan_, kernels_, reuse_, cloud, category, threads, trace).go(logits);
+  Run(network_, plan_, kernels_, workspace_, cloud, category, threads, trace).execute(logits);
 }
 
 }  // namespace bipointnet

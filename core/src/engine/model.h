@@ -1,4 +1,4 @@
-// A packed model, ready to run.
+// A packed model that is ready to run.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +15,22 @@ namespace bipointnet {
 
 class Model {
  public:
-  // Throws FormatError where the golden vector does not come out.
+  // Throws FormatError if the network does not reproduce its golden vector.
   Model(Network network, const Kernels& kernels);
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  // Logits of `clouds` clouds of `points` points each: a number a class for each cloud, or for each of its points where
-  // the model segments. category: the number of all clouds' category, -1 for a model that has none. Throws InputError.
+  // Writes the logits of `clouds` clouds of `points` points each: one per class for each cloud or, if the network has
+  // logits per point, for each point. category: the category of all clouds, -1 if the model has none. Throws
+  // InputError.
   void predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads, int category,
                float* logits) const;
 
   // The value after every operation for one cloud.
   std::vector<Value> trace(const float* numbers, std::size_t points, bool raw, int category) const;
 
-  // How many numbers predict() writes for a cloud of `points` points.
-  std::size_t logits(std::size_t points) const { return (network_.segments ? points : 1) * network_.classes.size(); }
+  // The number of floats that predict() writes per cloud of `points` points.
+  std::size_t logits(std::size_t points) const { return (network_.per_point() ? points : 1) * network_.classes.size(); }
 
   const Network& network() const { return network_; }
   const Kernels& kernels() const { return kernels_; }
@@ -43,7 +44,7 @@ class Model {
   Network network_;
   const Kernels& kernels_;
   Plan plan_;
-  mutable Reuse reuse_;  // has a lock of its own
+  mutable Workspace workspace_;  // thread-safe
 };
 
 }  // namespace bipointnet

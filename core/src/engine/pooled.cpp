@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMeanGroup = 64;
 constexpr std::size_t kChains = 8;
 
-// Sums over `points` points of kChains rows, each in the order of the points; the chains do not wait for each other.
+// Adds kChains rows over `points` points, each in the order of the points. The rows are independent chains.
 void add_rows(const float* rows, std::size_t points, std::size_t lanes, double* sums) {
   double group[kChains] = {};
   for (std::size_t p = 0; p < points; ++p) {
@@ -49,7 +49,7 @@ void Pooled::count_ones(const std::uint64_t* slices, const std::uint64_t* mask, 
   }
 }
 
-// A block is a whole number of groups, so that a group never crosses from one to the next.
+// A block is a whole number of groups, so a group never spans two blocks.
 void Pooled::add_floats(const float* rows, std::size_t points, std::size_t lanes) {
   for (std::size_t start = 0; start < points; start += kMeanGroup) {
     const std::size_t count = std::min(kMeanGroup, points - start);
@@ -74,7 +74,7 @@ void Pooled::finish(const Layer& last, std::size_t points, Vector& value) const 
   }
   value.bits = fired;
   if (last.pool == Pool::max) return;
-  // The agreements of all points with a row: an input that is 1 at `ones` points agrees there, or at all others.
+  // The agreements of all points with a row: input k agrees at ones[k] points if its weight is +1, else at all others.
   const std::int64_t all = static_cast<std::int64_t>(points);
   for (std::size_t m = 0; m < outputs; ++m) {
     std::int64_t sum = 0;

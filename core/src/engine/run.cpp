@@ -13,14 +13,14 @@
 namespace bipointnet {
 namespace {
 
-constexpr std::size_t kRowsTurned = 16;
+constexpr std::size_t kTransposedPoints = 16;
 
-// Rows of `lanes` numbers, one a class, as numbers of the first `points` points, point by point.
-void turn(const float* rows, std::size_t classes, std::size_t points, std::size_t lanes, float* numbers) {
-  for (std::size_t start = 0; start < points; start += kRowsTurned) {
-    const std::size_t end = std::min(start + kRowsTurned, points);
+// Transposes rows of `lanes` floats, one row per class, to one row per point for the first `points` points.
+void transpose_rows(const float* rows, std::size_t classes, std::size_t points, std::size_t lanes, float* logits) {
+  for (std::size_t start = 0; start < points; start += kTransposedPoints) {
+    const std::size_t end = std::min(start + kTransposedPoints, points);
     for (std::size_t c = 0; c < classes; ++c) {
-      for (std::size_t p = start; p < end; ++p) numbers[p * classes + c] = rows[c * lanes + p];
+      for (std::size_t p = start; p < end; ++p) logits[p * classes + c] = rows[c * lanes + p];
     }
   }
 }
@@ -28,17 +28,17 @@ void turn(const float* rows, std::size_t classes, std::size_t points, std::size_
 void expect_finite(const float* logits, std::size_t count) {
   int broken = 0;
   for (std::size_t i = 0; i < count; ++i) broken |= !(std::abs(logits[i]) <= std::numeric_limits<float>::max());
-  if (broken) throw InputError("coordinates so large that the logits are not finite, expected smaller");
+  if (broken) throw InputError("logits that are not finite, expected a cloud with smaller coordinates");
 }
 
 }  // namespace
 
-Run::Run(const Network& network, const Plan& plan, const Kernels& kernels, Reuse& reuse, const Cloud& cloud,
+Run::Run(const Network& network, const Plan& plan, const Kernels& kernels, Workspace& workspace, const Cloud& cloud,
          int category, unsigned threads, std::vector<Value>* trace)
     : network_(network),
       plan_(plan),
       kernels_(kernels),
-      reuse_(reuse),
+      workspace_(workspace),
       cloud_(cloud),
       threads_(threads),
       lanes_(size(kernels.lanes)),
@@ -46,24 +46,24 @@ Run::Run(const Network& network, const Plan& plan, const Kernels& kernels, Reuse
   state_.points = cloud.points;
   state_.category = category;
   state_.kept.resize(network.kept.size());
-  state_.kept_slices = reuse.take_slices();
-  state_.pools = reuse.thresholds(cloud.points);
+  state_.kept_slices = workspace.acquire_slices();
+  state_.pools = workspace.thresholds(cloud.points);
   state_.trace = trace;
-  shares_ = trace == nullptr && cloud.blocks > 1;
+  shares_codes_ = trace == nullptr && cloud.blocks > 1;
 }
 
-Run::~Run() { reuse_.give_back(std::move(state_.kept_slices)); }
+Run::~Run() { workspace_.release_slices(std::move(state_.kept_slices)); }
 
-void Run::go(float* logits) {
+void Run::execute(float* logits) {
   auto pass = plan_.passes.begin();
   for (std::size_t i = 0; i < network_.layers.size(); ++i) {
     if (pass != plan_.passes.end() && pass->first == i) {
       run_pass(*pass, logits);
       i = pass->last;
       ++pass;
-      if (network_.segments && pass == plan_.passes.end()) return;
+      if (network_.per_point() && pass == plan_.passes.end()) return;
     } else {
-      run_on_cloud(i);
+      run_vector_op(i);
     }
     record_vector(i);
   }
@@ -73,42 +73,43 @@ void Run::go(float* logits) {
 
 void Run::run_pass(const Pass& pass, float* logits) {
   const Layer& last = network_.layers[pass.last];
-  const bool shares = shares_ && pass.shares;
+  const bool shares = shares_codes_ && pass.shares_codes;
   if (shares) find_shared_codes(pass);
   const std::size_t points = shares ? shared_codes_.codes().size() : cloud_.points;
   const std::size_t blocks = (points + lanes_ - 1) / lanes_;
-  // All passes that keep something have the same blocks.
-  if (pass.leaves) state_.kept_slices.resize(std::max(state_.kept_slices.size(), blocks * plan_.kept_width * width_));
+  // All passes that store something have the same blocks.
+  if (pass.stores_points)
+    state_.kept_slices.resize(std::max(state_.kept_slices.size(), blocks * plan_.kept_width * width_));
   if (network_.layers[pass.first].op == Op::join) count_joined_vectors(pass.first);
 
-  const bool ends = pass.last + 1 == network_.layers.size() && network_.segments;
+  const bool ends = pass.last + 1 == network_.layers.size() && network_.per_point();
   std::vector<float> of_codes(ends && shares ? points * network_.classes.size() : 0);
   float* written = !ends ? nullptr : shares ? of_codes.data() : logits;
   const bool in_order = state_.trace != nullptr || (last.op == Op::pool && last.pool == Pool::mean);
   const std::size_t workers = in_order ? 1 : std::min<std::size_t>(threads_, blocks);
   std::vector<Pooled> pooled(workers, Pooled(last));
-  share(workers, workers, [&](std::size_t worker) {
+  parallel_for(workers, workers, [&](std::size_t worker) {
     const std::size_t first = blocks * worker / workers, end = blocks * (worker + 1) / workers;
-    std::unique_ptr<Scratch> scratch = reuse_.take_scratch();
-    BlockRunner runner(network_, plan_, kernels_, state_, *scratch, pooled[worker]);
-    // Fewer distinct points help only where they make fewer blocks.
-    const bool distinct = !pass.leaves && pass.coded != 0 && state_.trace == nullptr && end - first > 2;
+    std::unique_ptr<BlockBuffers> buffers = workspace_.acquire_buffers();
+    BlockRunner runner(network_, plan_, kernels_, state_, *buffers, pooled[worker]);
+    // Distinct codes only help if they need fewer blocks than the points.
+    const bool distinct = !pass.stores_points && pass.code_op != 0 && state_.trace == nullptr && end - first > 2;
     if (shares) {
-      run_codes(pass, shared_codes_, first, end, *scratch, runner, written);
+      run_codes(pass, shared_codes_, first, end, *buffers, runner, written);
     } else if (distinct) {
-      encode(pass, first, end, *scratch, runner, scratch->codes, nullptr);
-      const std::size_t codes = scratch->codes.codes().size();
-      run_codes(pass, scratch->codes, 0, (codes + lanes_ - 1) / lanes_, *scratch, runner, nullptr);
+      encode(pass, first, end, *buffers, runner, buffers->codes, nullptr);
+      const std::size_t codes = buffers->codes.codes().size();
+      run_codes(pass, buffers->codes, 0, (codes + lanes_ - 1) / lanes_, *buffers, runner, nullptr);
     } else {
-      run_cloud(pass, first, end, *scratch, runner, written);
+      run_cloud(pass, first, end, *buffers, runner, written);
     }
-    reuse_.give_back(std::move(scratch));
+    workspace_.release_buffers(std::move(buffers));
   });
   if (ends) {
     const std::size_t classes = network_.classes.size();
     expect_finite(written, points * classes);
-    for (std::size_t i = 0; shares && i < places_.size(); ++i) {
-      std::copy_n(of_codes.data() + places_[i] * classes, classes, logits + i * classes);
+    for (std::size_t i = 0; shares && i < code_of_.size(); ++i) {
+      std::copy_n(of_codes.data() + code_of_[i] * classes, classes, logits + i * classes);
     }
     return;
   }
@@ -116,85 +117,88 @@ void Run::run_pass(const Pass& pass, float* logits) {
   pooled.front().finish(last, state_.points, state_.vector);
 }
 
-// The blocks of the cloud from number `first` on. What they leave is written where `logits` is given.
-void Run::run_cloud(const Pass& pass, std::size_t first, std::size_t last, Scratch& scratch, BlockRunner& runner,
+// Runs a pass on the blocks from `first` to `last` - 1 of the cloud. Writes logits unless `logits` is null.
+void Run::run_cloud(const Pass& pass, std::size_t first, std::size_t last, BlockBuffers& buffers, BlockRunner& runner,
                     float* logits) {
   const std::size_t classes = network_.classes.size();
   for (std::size_t block = first; block < last; ++block) {
     const std::size_t valid = std::min(lanes_, cloud_.points - block * lanes_);
-    load_cloud(block, scratch);
+    load_cloud(block, buffers);
     runner.run(pass.first, pass.last, block, valid);
-    if (logits != nullptr) turn(scratch.floats.data(), classes, valid, lanes_, logits + block * lanes_ * classes);
+    if (logits != nullptr)
+      transpose_rows(buffers.floats.data(), classes, valid, lanes_, logits + block * lanes_ * classes);
   }
 }
 
-// The same for distinct codes instead of points.
-void Run::run_codes(const Pass& pass, const CodeSet& codes, std::size_t first, std::size_t last, Scratch& scratch,
+// The same on distinct codes instead of points.
+void Run::run_codes(const Pass& pass, const CodeSet& codes, std::size_t first, std::size_t last, BlockBuffers& buffers,
                     BlockRunner& runner, float* logits) {
   const std::size_t classes = network_.classes.size(), count = codes.codes().size();
   const bool joins = network_.layers[pass.first].op == Op::join;
   for (std::size_t block = first; block < last; ++block) {
     const std::size_t valid = std::min(lanes_, count - block * lanes_);
-    if (!joins) load_codes(codes, size(network_.layers[pass.coded].outputs), block, scratch);
-    runner.run(joins ? pass.first : pass.coded + 1, pass.last, block, valid);
-    if (logits != nullptr) turn(scratch.floats.data(), classes, valid, lanes_, logits + block * lanes_ * classes);
+    if (!joins) load_codes(codes, size(network_.layers[pass.code_op].outputs), block, buffers);
+    runner.run(joins ? pass.first : pass.code_op + 1, pass.last, block, valid);
+    if (logits != nullptr)
+      transpose_rows(buffers.floats.data(), classes, valid, lanes_, logits + block * lanes_ * classes);
   }
 }
 
-void Run::load_cloud(std::size_t block, Scratch& scratch) const {
+void Run::load_cloud(std::size_t block, BlockBuffers& buffers) const {
   const std::size_t numbers = lanes_ * size(network_.channels);
-  std::copy_n(cloud_.rows.data() + block * numbers, numbers, scratch.floats.data());
+  std::copy_n(cloud_.rows.data() + block * numbers, numbers, buffers.floats.data());
 }
 
-void Run::load_codes(const CodeSet& codes, std::size_t channels, std::size_t block, Scratch& scratch) const {
+void Run::load_codes(const CodeSet& codes, std::size_t channels, std::size_t block, BlockBuffers& buffers) const {
   const std::vector<std::uint64_t>& all = codes.codes();
   const std::size_t start = block * lanes_;
   std::uint64_t square[64];
   for (std::size_t word = 0; word < width_; ++word) {
     for (std::size_t i = 0; i < 64; ++i) {
-      const std::size_t place = start + word * 64 + i;
-      square[i] = place < all.size() ? all[place] : 0;
+      const std::size_t number = start + word * 64 + i;
+      square[i] = number < all.size() ? all[number] : 0;
     }
     transpose(square);
-    for (std::size_t k = 0; k < channels; ++k) scratch.bits[k * width_ + word] = square[k];
+    for (std::size_t k = 0; k < channels; ++k) buffers.bits[k * width_ + word] = square[k];
   }
 }
 
-// The distinct codes of the points of some blocks, and where those of the points are among them.
-void Run::encode(const Pass& pass, std::size_t first, std::size_t last, Scratch& scratch, BlockRunner& runner,
-                 CodeSet& codes, std::vector<std::uint32_t>* places) const {
-  const std::size_t channels = size(network_.layers[pass.coded].outputs);
-  codes.clear(std::min(last * lanes_, cloud_.points) - first * lanes_);
+// Collects the distinct codes of the points of some blocks and, if `code_of` is given, the number of the code of each
+// point.
+void Run::encode(const Pass& pass, std::size_t first, std::size_t last, BlockBuffers& buffers, BlockRunner& runner,
+                 CodeSet& codes, std::vector<std::uint32_t>* code_of) const {
+  const std::size_t channels = size(network_.layers[pass.code_op].outputs);
+  codes.reset(std::min(last * lanes_, cloud_.points) - first * lanes_);
   std::uint64_t square[64];
   for (std::size_t block = first; block < last; ++block) {
-    load_cloud(block, scratch);
-    runner.run(pass.first, pass.coded, block, lanes_);
+    load_cloud(block, buffers);
+    runner.run(pass.first, pass.code_op, block, lanes_);
     for (std::size_t word = 0; word < width_; ++word) {
       const std::size_t start = block * lanes_ + word * 64;
       if (start >= cloud_.points) break;
       for (std::size_t k = 0; k < 64; ++k) square[k] = k < channels ? runner.bits()[k * width_ + word] : 0;
       transpose(square);
       for (std::size_t i = 0; i < std::min<std::size_t>(64, cloud_.points - start); ++i) {
-        const std::uint32_t place = codes.insert(square[i]);
-        if (places != nullptr) places->push_back(place);
+        const std::uint32_t number = codes.insert(square[i]);
+        if (code_of != nullptr) code_of->push_back(number);
       }
     }
   }
 }
 
-// The first pass that shares codes finds them for all.
+// The first pass that shares codes collects them for all passes.
 void Run::find_shared_codes(const Pass& pass) {
-  if (!places_.empty()) return;
-  places_.reserve(cloud_.points);
-  std::unique_ptr<Scratch> scratch = reuse_.take_scratch();
-  Pooled nothing(network_.layers[pass.coded]);
-  BlockRunner runner(network_, plan_, kernels_, state_, *scratch, nothing);
-  encode(pass, 0, cloud_.blocks, *scratch, runner, shared_codes_, &places_);
-  reuse_.give_back(std::move(scratch));
+  if (!code_of_.empty()) return;
+  code_of_.reserve(cloud_.points);
+  std::unique_ptr<BlockBuffers> buffers = workspace_.acquire_buffers();
+  Pooled nothing(network_.layers[pass.code_op]);
+  BlockRunner runner(network_, plan_, kernels_, state_, *buffers, nothing);
+  encode(pass, 0, cloud_.blocks, *buffers, runner, shared_codes_, &code_of_);
+  workspace_.release_buffers(std::move(buffers));
 }
 
-// Kept vectors are the same at all points. So a layer right behind `join` counts its agreements with them once, and the
-// rest of its threshold is left for the bits of a point.
+// Kept vectors are the same at all points. So a layer right after `join` counts its agreements with them once per cloud
+// and subtracts them from its thresholds. The rest of the threshold remains for the bits of a point.
 void Run::count_joined_vectors(std::size_t join) {
   const JoinedVectors& joined = plan_.layers[join + 1].joined;
   if (joined.inputs == 0) return;
@@ -211,10 +215,10 @@ void Run::count_joined_vectors(std::size_t join) {
   kernels_.agreements(bits.data(), joined.tiles.data(), joined.inputs, layer.outputs, threshold.data());
   threshold.resize(size(layer.outputs));
   for (std::size_t m = 0; m < threshold.size(); ++m) threshold[m] = layer.threshold[m] - threshold[m];
-  state_.joined = plan_.layers[join + 1].sliced->starts(threshold);
+  state_.joined = plan_.layers[join + 1].bitsliced->thresholds(threshold);
 }
 
-void Run::run_on_cloud(std::size_t index) {
+void Run::run_vector_op(std::size_t index) {
   const Layer& layer = network_.layers[index];
   Vector& vector = state_.vector;
   switch (layer.op) {
@@ -223,13 +227,13 @@ void Run::run_on_cloud(std::size_t index) {
       for (float& number : vector.floats) number -= shift;
       break;
     }
-    case Op::matrix: state_.matrices.push_back(keep_matrix(size(layer.outputs), vector)); break;
+    case Op::matrix: state_.matrices.push_back(make_matrix(size(layer.outputs), vector)); break;
     case Op::keep: state_.kept[size(layer.kept)] = vector.bits; break;
     case Op::category:
       vector.bits.assign(words_for(size(layer.outputs)), 0);
       vector.bits[size(state_.category) / 64] |= std::uint64_t{1} << size(state_.category) % 64;
       break;
-    default: run_vector(kernels_, layer, plan_.layers[index].vector, vector);
+    default: evaluate(kernels_, layer, plan_.layers[index].vector, vector);
   }
 }
 
@@ -238,7 +242,7 @@ void Run::record_vector(std::size_t index) const {
   const Layer& layer = network_.layers[index];
   Value& value = (*state_.trace)[index];
   value.columns = size(layer.outputs);
-  value.bits = layer.op != Op::matrix && !plan_.layers[index].to_floats;
+  value.bits = layer.op != Op::matrix && !plan_.layers[index].writes_floats;
   if (layer.op == Op::matrix) {
     value.rows = value.columns;
     value.numbers.assign(state_.matrices.back().rows.begin(), state_.matrices.back().rows.end());

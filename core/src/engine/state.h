@@ -1,4 +1,4 @@
-// What a run of a network has worked out so far of one cloud.
+// The state of one run of a network on one cloud.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 namespace bipointnet {
 
-// The value after one operation, for people and tests.
+// The value after one operation, for inspection and tests.
 struct Value {
-  bool bits = false;     // whether the numbers are 0 or 1
+  bool bits = false;     // whether all numbers are 0 or 1
   std::size_t rows = 0;  // points; 0 for a vector
   std::size_t columns = 0;
   std::vector<float> numbers;
@@ -25,10 +25,10 @@ struct State {
   int category = -1;
   Vector vector;
   std::vector<Matrix> matrices;
-  std::vector<std::vector<std::uint64_t>> kept;      // vectors that the program keeps, by their numbers
-  Aligned<std::uint64_t> kept_slices;                // and bits of points, block by block, as the plan arranges them
-  std::shared_ptr<const std::vector<Starts>> pools;  // of this number of points, by layer
-  Starts joined;                                     // of the layer right behind the last join
+  std::vector<std::vector<std::uint64_t>> kept;          // kept vectors, by number
+  Aligned<std::uint64_t> kept_slices;                    // kept bits of points, block by block, as in Plan
+  std::shared_ptr<const std::vector<Thresholds>> pools;  // for this number of points, per layer
+  Thresholds joined;                                     // of the layer right after the last join
   std::vector<Value>* trace = nullptr;
 };
 

@@ -9,8 +9,9 @@ namespace {
 
 constexpr std::size_t kSums = 8;
 
-// Eight sums of every eighth number each, then added in order: the same everywhere, and not one long chain.
-float mean_size(const Aligned<float>& x) {
+// Eight partial sums, over k = j, j + 8, j + 16, ..., added in order at the end: the same result on every machine, and
+// no long chain of dependent additions.
+float mean_abs(const Aligned<float>& x) {
   double sums[kSums] = {};
   std::size_t k = 0;
   for (; k + kSums <= x.size(); k += kSums) {
@@ -22,7 +23,7 @@ float mean_size(const Aligned<float>& x) {
   return static_cast<float>(total / static_cast<double>(x.size()));
 }
 
-void take_bits(const Kernels& kernels, float at, Vector& value) {
+void binarize(const Kernels& kernels, float at, Vector& value) {
   value.bits.resize(words_for(value.floats.size()));
   kernels.compare(value.floats.data(), static_cast<int>(value.floats.size()), at, value.bits.data());
 }
@@ -33,7 +34,7 @@ int activation_code(Activation activation) {
   return activation == Activation::relu ? 1 : activation == Activation::hardtanh ? 2 : 0;
 }
 
-void VectorLayer::take_line(const Layer& layer) {
+void VectorLayer::set_line(const Layer& layer) {
   for (std::size_t i = 0; i < layer.line.size(); i += 2) {
     a.push_back(static_cast<float>(layer.line[i]));
     b.push_back(static_cast<float>(layer.line[i + 1]));
@@ -50,7 +51,7 @@ VectorLayer prepare_vector_layer(const Layer& layer) {
     }
   }
   if (!layer.bits.empty()) prepared.tiles = tiled(layer.bits, layer.inputs, layer.outputs);
-  if (layer.op == Op::bilinear_float || layer.op == Op::bilinear_scaled) prepared.take_line(layer);
+  if (layer.op == Op::bilinear_float || layer.op == Op::bilinear_scaled) prepared.set_line(layer);
   return prepared;
 }
 
@@ -59,22 +60,18 @@ void count_agreements(const Kernels& kernels, const Layer& layer, const VectorLa
   kernels.agreements(value.bits.data(), prepared.tiles.data(), layer.inputs, layer.outputs, value.counts.data());
 }
 
-void run_vector(const Kernels& kernels, const Layer& layer, const VectorLayer& prepared, Vector& value) {
+void evaluate(const Kernels& kernels, const Layer& layer, const VectorLayer& prepared, Vector& value) {
   const std::size_t outputs = size(layer.outputs);
   switch (layer.op) {
     case Op::dense:
       value.spare.resize(outputs);
-      kernels.vector(value.floats.data(), layer.inputs, prepared.columns.data(), layer.bias.data(), layer.outputs,
-                     activation_code(layer.activation), value.spare.data());
+      kernels.dense_vector(value.floats.data(), layer.inputs, prepared.columns.data(), layer.bias.data(), layer.outputs,
+                           activation_code(layer.activation), value.spare.data());
       value.floats.swap(value.spare);
       break;
-    case Op::sign_scaled:
-      value.scale = mean_size(value.floats);
-      [[fallthrough]];
+    case Op::sign_scaled: value.scale = mean_abs(value.floats); [[fallthrough]];
     case Op::sign:
-    case Op::compare:
-      take_bits(kernels, layer.at, value);
-      break;
+    case Op::compare: binarize(kernels, layer.at, value); break;
     case Op::bilinear:
       count_agreements(kernels, layer, prepared, value);
       value.bits.assign(words_for(outputs), 0);
@@ -86,22 +83,21 @@ void run_vector(const Kernels& kernels, const Layer& layer, const VectorLayer& p
     case Op::bilinear_scaled:
       count_agreements(kernels, layer, prepared, value);
       value.floats.resize(outputs);
-      kernels.line(value.counts.data(), layer.inputs, prepared.a.data(), prepared.b.data(),
-                   layer.op == Op::bilinear_scaled ? value.scale : 1.0f, layer.outputs,
-                   activation_code(layer.activation), value.floats.data());
+      kernels.affine(value.counts.data(), layer.inputs, prepared.a.data(), prepared.b.data(),
+                     layer.op == Op::bilinear_scaled ? value.scale : 1.0f, layer.outputs,
+                     activation_code(layer.activation), value.floats.data());
       break;
-    default:
-      throw std::logic_error("not an operation on one vector");
+    default: throw std::logic_error("not an operation on a vector");
   }
 }
 
-Matrix keep_matrix(std::size_t size, const Vector& value) {
-  constexpr std::size_t kSide = 16;  // in squares, so that what is read and what is written stay in a cache
+Matrix make_matrix(std::size_t size, const Vector& value) {
+  constexpr std::size_t kSide = 16;  // in squares, so that rows and columns stay in the cache
   Matrix matrix{size, value.floats, Aligned<float>(size * size), std::vector<float>(size, -0.0f),
                 std::vector<float>(size)};
   for (std::size_t r = 0; r < size; ++r) {
     matrix.rows[r * size + r] += 1.0f;
-    for (std::size_t c = 0; c < size; ++c) matrix.sizes[c] += std::abs(matrix.rows[r * size + c]);
+    for (std::size_t c = 0; c < size; ++c) matrix.norms[c] += std::abs(matrix.rows[r * size + c]);
   }
   for (std::size_t first = 0; first < size; first += kSide) {
     for (std::size_t c = 0; c < size; ++c) {

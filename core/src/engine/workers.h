@@ -1,4 +1,4 @@
-// Work shared by threads.
+// A parallel loop.
 #pragma once
 
 #include <atomic>
@@ -11,11 +11,12 @@
 
 namespace bipointnet {
 
-// Calls work(0), ..., work(count - 1), each once, by up to `workers` threads, this one included. A thread takes the next
-// item when it is done with one, so that a slow core does not keep a fast one waiting. Where no thread can be started
-// there are fewer. Of what the items throw, the exception of the first one is thrown on; later items may be left out.
+// Calls work(0), ..., work(count - 1), each once, on up to `workers` threads, including the calling one. Each thread
+// takes the next item when it has finished one, so a slow core does not delay the others. If a thread cannot be
+// started, fewer threads do the work. If items throw, the exception of the first such item is rethrown; later items
+// may be skipped.
 template <class Work>
-void share(std::size_t count, std::size_t workers, const Work& work) {
+void parallel_for(std::size_t count, std::size_t workers, const Work& work) {
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::exception_ptr failure;

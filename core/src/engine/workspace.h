@@ -1,4 +1,4 @@
-// What the runs of a model leave for the next ones: thresholds, and memory to work in.
+// What the runs of a model reuse: thresholds per number of points, and memory.
 #pragma once
 
 #include <cstddef>
@@ -16,40 +16,40 @@
 
 namespace bipointnet {
 
-// The memory that a thread needs to take blocks of points through a pass.
-struct Scratch {
+// The memory that one thread needs to run a pass on blocks of points.
+struct BlockBuffers {
   Aligned<float> floats, more_floats, scales;
-  Aligned<std::uint64_t> bits, more_bits, room, mask;
+  Aligned<std::uint64_t> bits, more_bits, kernel_scratch, mask;
   CodeSet codes;
 };
 
-class Reuse {
+class Workspace {
  public:
-  // All of them must outlive it.
-  Reuse(const Network& network, const Plan& plan, const Kernels& kernels)
+  // All references must outlive this object.
+  Workspace(const Network& network, const Plan& plan, const Kernels& kernels)
       : network_(network), plan_(plan), kernels_(kernels) {
-    idle_slices_.reserve(kSlicesKept);  // so that giving back takes no memory, and cannot fail
+    idle_slices_.reserve(kMaxIdleSlices);  // so that release_slices() cannot throw
   }
 
-  // Where the pools of clouds of `points` points start counting, by layer.
-  std::shared_ptr<const std::vector<Starts>> thresholds(std::size_t points);
+  // The thresholds of the pools for clouds of `points` points, one entry per layer.
+  std::shared_ptr<const std::vector<Thresholds>> thresholds(std::size_t points);
 
-  std::unique_ptr<Scratch> take_scratch();
-  void give_back(std::unique_ptr<Scratch> scratch);
+  std::unique_ptr<BlockBuffers> acquire_buffers();
+  void release_buffers(std::unique_ptr<BlockBuffers> buffers);
 
-  // Memory for kept bits of points, of any size.
-  Aligned<std::uint64_t> take_slices();
-  void give_back(Aligned<std::uint64_t> slices) noexcept;
+  // Memory of any size for the kept bits of points.
+  Aligned<std::uint64_t> acquire_slices();
+  void release_slices(Aligned<std::uint64_t> slices) noexcept;
 
  private:
-  static constexpr std::size_t kSlicesKept = 8;
+  static constexpr std::size_t kMaxIdleSlices = 8;
 
   const Network& network_;
   const Plan& plan_;
   const Kernels& kernels_;
-  std::mutex mutex_;  // guards what follows
-  std::vector<std::pair<std::size_t, std::shared_ptr<const std::vector<Starts>>>> known_thresholds_;
-  std::vector<std::unique_ptr<Scratch>> idle_;
+  std::mutex mutex_;  // guards all members below
+  std::vector<std::pair<std::size_t, std::shared_ptr<const std::vector<Thresholds>>>> known_thresholds_;
+  std::vector<std::unique_ptr<BlockBuffers>> idle_;
   std::vector<Aligned<std::uint64_t>> idle_slices_;
 };
 

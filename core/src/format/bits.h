@@ -1,4 +1,4 @@
-// Bits of signs: the layout that packed models and kernels share.
+// Packed signs: the bit layout of packed models.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ inline bool get_bit(const std::uint64_t* words, std::size_t index) {
 }
 
 // Packs the signs of a row-major matrix: bit c % 64 of word c / 64 of a row is 1 where value c is >= 0, else 0.
-// So -0.0 is 1 and NaN is 0, as in training. Pad bits at the end of a row are 0.
+// So -0.0 gives 1 and NaN gives 0, as in training. Pad bits at the end of a row are 0.
 // `words` holds rows * words_for(columns) words.
 void pack_signs(const float* values, std::size_t rows, std::size_t columns, std::uint64_t* words);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "format/network.h"
+#include "format/text.h"
 
 namespace bipointnet {
 
@@ -35,7 +36,7 @@ bool Fields::has(const std::string& key) const {
 void Fields::expect_keys(const std::vector<std::string>& keys) const {
   for (const auto& member : members_) {
     if (std::find(keys.begin(), keys.end(), member.first) == keys.end()) {
-      fail(what, "key " + quoted(member.first), "no keys but " + alternatives(keys));
+      fail(what, "key " + quoted(member.first), "only the keys " + alternatives(keys));
     }
   }
   for (const std::string& key : keys) at(key);
@@ -45,7 +46,7 @@ const JsonValue& Fields::at(const std::string& key) const {
   for (const auto& member : members_) {
     if (member.first == key) return member.second;
   }
-  fail(what, "no key " + key, "one");
+  fail(what, "no key " + key, "this key");
 }
 
 std::string Fields::string(const std::string& key) const {
@@ -59,7 +60,8 @@ std::vector<JsonValue> Fields::list(const std::string& key, std::int64_t low, st
   if (value.kind() != JsonValue::Kind::array) fail_at(key, "a list");
   const auto length = static_cast<std::int64_t>(value.size());
   if (length < low || length > high) {
-    fail(what, key + " with " + std::to_string(length) + " items", low == high ? std::to_string(low) : range(low, high));
+    fail(what, key + " with " + std::to_string(length) + " items",
+         low == high ? std::to_string(low) : range(low, high));
   }
   return value.items();
 }

@@ -1,5 +1,5 @@
-// The members of a JSON object in a packed model, read by name. What a rule refuses is a FormatError: its message names
-// what it is about, what was found and what was expected.
+// Reads the members of a JSON object of a packed model by name. A violated rule is a FormatError whose message names
+// the place, what was found and what was expected.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace bipointnet {
 
-constexpr std::int64_t kMaxInteger = std::int64_t{1} << 53;  // what JSON integers reach
+constexpr std::int64_t kMaxInteger = std::int64_t{1} << 53;  // the largest integer in JSON that a double holds
 
 [[noreturn]] void fail(const std::string& what, const std::string& found, const std::string& expected);
 
-// Parts of what fail() says.
+// Parts of the messages of fail().
 std::string decimal(std::uint64_t value);
 std::string range(std::int64_t low, std::int64_t high);
 std::string alternatives(const std::vector<std::string>& names);  // "a", "a or b", "a, b or c"

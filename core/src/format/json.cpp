@@ -7,59 +7,20 @@
 #include <sstream>
 
 #include "format/network.h"
+#include "format/text.h"
 
 namespace bipointnet {
 namespace {
 
 constexpr int kMaxDepth = 64;
 constexpr std::int64_t kMaxInteger = std::int64_t{1} << 53;
-constexpr std::size_t kMaxPrinted = 60;
-
-unsigned byte_at(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-// The bytes of the UTF-8 character at `at`, 0 if there is none: overlong forms, surrogates and numbers past U+10FFFF
-// are no characters.
-std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const unsigned first = byte_at(text, at);
-  if (first < 0x80) return 1;
-  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() - at < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte_at(text, at + i) & 0xC0) != 0x80) return 0;
-  }
-  const unsigned second = byte_at(text, at + 1);
-  if (first == 0xE0 && second < 0xA0) return 0;
-  if (first == 0xED && second > 0x9F) return 0;
-  if (first == 0xF0 && second < 0x90) return 0;
-  if (first == 0xF4 && second > 0x8F) return 0;
-  return length;
-}
-
-void append_utf8(std::string& text, unsigned code) {
-  const auto append = [&text](unsigned byte) { text += static_cast<char>(static_cast<unsigned char>(byte)); };
-  if (code < 0x80) {
-    append(code);
-  } else if (code < 0x800) {
-    append(0xC0 | code >> 6);
-    append(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    append(0xE0 | code >> 12);
-    append(0x80 | (code >> 6 & 0x3F));
-    append(0x80 | (code & 0x3F));
-  } else {
-    append(0xF0 | code >> 18);
-    append(0x80 | (code >> 12 & 0x3F));
-    append(0x80 | (code >> 6 & 0x3F));
-    append(0x80 | (code & 0x3F));
-  }
-}
-
-// Reads characters and throws where they are not what they must be. Strings are read by the same code when the text is
-// checked, then without `decoded`, and when a value is asked for its string.
+// Reads tokens and throws at the first wrong character. The same code reads strings when the text is checked (then
+// `decoded` is null) and when a value is asked for its string.
 class Scanner {
  public:
   Scanner(std::string_view text, std::size_t at, const std::string& what) : text_(text), at_(at), what_(what) {}
@@ -106,7 +67,7 @@ class Scanner {
         if (decoded) append_utf8(*decoded, code);
         continue;
       }
-      if (byte_at(text_, at_) < 0x20) fail("an escape in place of a control character");
+      if (byte_at(text_, at_) < 0x20) fail("an escape instead of a control character");
       const std::size_t length = utf8_length(text_, at_);
       if (length == 0) fail("UTF-8");
       if (decoded) decoded->append(text_, at_, length);
@@ -147,7 +108,7 @@ class Scanner {
     if (high < 0xD800 || high > 0xDFFF) return high;
     const bool paired = high < 0xDC00 && take('\\') && take('u');
     const unsigned low = paired ? four_hex_digits() : 0;
-    if (low < 0xDC00 || low > 0xDFFF) fail("both halves of a surrogate pair before it");
+    if (low < 0xDC00 || low > 0xDFFF) fail("a complete surrogate pair before it");
     return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
   }
 
@@ -178,7 +139,7 @@ std::string string_at(std::string_view text, std::size_t begin) {
   return decoded;
 }
 
-// Checks a text and fills in its nodes.
+// Checks a text and appends its nodes.
 class Builder {
  public:
   Builder(std::string_view text, const std::string& what, std::vector<JsonNode>& nodes)
@@ -249,11 +210,11 @@ class Builder {
   }
 
   int inside(int depth) const {
-    if (depth == kMaxDepth) scan_.fail("at most " + std::to_string(kMaxDepth) + " lists and objects inside each other");
+    if (depth == kMaxDepth) scan_.fail("at most " + std::to_string(kMaxDepth) + " levels of nested lists and objects");
     return depth + 1;
   }
 
-  // Sorted, not hashed: a text can be made so that its keys share a hash.
+  // Sorted, not hashed: a hostile text could contain many keys with the same hash.
   void refuse_duplicates(std::size_t object) const {
     std::vector<std::string> keys;
     for (std::size_t key = object + 1; key < nodes_.size(); key = nodes_[key + 1].next) {
@@ -279,7 +240,7 @@ class Builder {
   std::vector<JsonNode>& nodes_;
 };
 
-// The double nearest to a JSON number. Some standard libraries still lack from_chars for doubles.
+// The double nearest to a JSON number. Some standard libraries lack from_chars for doubles.
 std::optional<double> to_double(std::string_view text) {
   double value = 0;
 #ifdef __cpp_lib_to_chars
@@ -380,22 +341,5 @@ std::string JsonValue::describe() const {
     default: return "null";
   }
 }
-
-std::string printable(std::string_view text) {
-  std::string line;
-  for (std::size_t at = 0; at < text.size();) {
-    if (at >= kMaxPrinted) return line + "...";
-    const std::size_t length = utf8_length(text, at);
-    if (length == 0 || byte_at(text, at) < 0x20 || byte_at(text, at) == 0x7F) {
-      line += '?';
-    } else {
-      line.append(text, at, length);
-    }
-    at += std::max<std::size_t>(length, 1);
-  }
-  return line;
-}
-
-std::string quoted(std::string_view text) { return '"' + printable(text) + '"'; }
 
 }  // namespace bipointnet

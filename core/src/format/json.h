@@ -1,8 +1,8 @@
-// A strict JSON reader: one pass checks a whole text, then values decode themselves when asked.
+// A strict JSON reader: one pass checks the whole text; values are decoded on demand.
 //
-// A value costs 8 bytes however small it is in the text, so a hostile text cannot ask for much more memory than it has
-// bytes. Refused, besides what the grammar refuses: duplicate keys, text that is not UTF-8, halves of surrogate pairs,
-// and more than 64 lists and objects inside each other.
+// A value takes 8 bytes of memory, so a hostile text cannot demand much more memory than its own size. Besides invalid
+// JSON, these are rejected: duplicate keys, invalid UTF-8, incomplete surrogate pairs, and more than 64 levels of
+// nested lists and objects.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace bipointnet {
 
-// A value of a Json, which must outlive it. What a function is not for (items() of a string) gives nothing: no items,
-// no number, an empty string.
+// A value of a Json, which must outlive it. A function that does not fit the kind of the value (items() of a string)
+// returns an empty result: no items, no number, an empty string.
 class JsonValue {
  public:
   enum class Kind { object, array, string, number, boolean, null };
@@ -25,12 +25,12 @@ class JsonValue {
   Kind kind() const;
   std::string string() const;
   bool boolean() const;
-  std::optional<double> number() const;         // none where a double does not reach
-  std::optional<std::int64_t> integer() const;  // none with a fraction, an exponent, or beyond +-2^53
-  std::size_t size() const;                     // items of a list or members of an object
+  std::optional<double> number() const;         // none if it overflows a double
+  std::optional<std::int64_t> integer() const;  // none with a fraction or an exponent, or beyond +-2^53
+  std::size_t size() const;                     // number of items of a list or members of an object
   std::vector<JsonValue> items() const;
-  std::vector<Member> members() const;          // in the order of the text
-  std::string describe() const;                 // for messages: "text", 12, a list, an object, true, null
+  std::vector<Member> members() const;  // in the order of the text
+  std::string describe() const;         // for messages: "text", 12, a list, an object, true, null
 
  private:
   friend class Json;
@@ -41,8 +41,8 @@ class JsonValue {
   std::uint32_t node_;
 };
 
-// Where a value's text begins, and the number of the node after it and all that is inside it. An object's nodes are
-// key, value, key, value.
+// A value: where its text begins, and the index of the first node after it and its descendants. The children of an
+// object are key, value, key, value, ...
 struct JsonNode {
   std::uint32_t begin;
   std::uint32_t next;
@@ -61,9 +61,5 @@ class Json {
   std::string_view text_;
   std::vector<JsonNode> nodes_;
 };
-
-// `text` for a message: one line, in UTF-8, not long.
-std::string printable(std::string_view text);
-std::string quoted(std::string_view text);
 
 }  // namespace bipointnet

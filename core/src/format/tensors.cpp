@@ -6,6 +6,7 @@
 
 #include "format/bits.h"
 #include "format/fields.h"
+#include "format/text.h"
 
 namespace bipointnet {
 namespace {
@@ -127,18 +128,16 @@ void Tensors::read_header(std::string_view header, std::string& manifest) {
       add(name, value);
     }
   }
-  if (!found) fail("header", "no key __metadata__", "one");
+  if (!found) fail("header", "no key __metadata__", "this key");
 }
 
 void Tensors::add(const std::string& name, const JsonValue& entry) {
   const Fields fields(entry, printable(name));
   fields.expect_keys({"dtype", "shape", "data_offsets"});
   Tensor tensor;
-  tensor.dtype = fields.choice<Dtype>("dtype", {{"U64", Dtype::u64},
-                                                {"I16", Dtype::i16},
-                                                {"F16", Dtype::f16},
-                                                {"F32", Dtype::f32},
-                                                {"F64", Dtype::f64}});
+  tensor.dtype = fields.choice<Dtype>(
+      "dtype",
+      {{"U64", Dtype::u64}, {"I16", Dtype::i16}, {"F16", Dtype::f16}, {"F32", Dtype::f32}, {"F64", Dtype::f64}});
   tensor.shape = sizes(fields, "shape", 1, 2);
   const Shape offsets = sizes(fields, "data_offsets", 2, 2);
   tensor.begin = offsets[0];
@@ -147,28 +146,27 @@ void Tensors::add(const std::string& name, const JsonValue& entry) {
   tensors_.emplace(name, std::move(tensor));
 }
 
-// The product of the shape never leaves the size of the file, so it cannot overflow.
+// The product of the shape is compared with the size of the file at every step, so it cannot overflow.
 void Tensors::check_size(const std::string& what, const Tensor& tensor) const {
   if (tensor.begin > tensor.end || tensor.end > size_) {
-    fail(what, "data_offsets " + text_of({tensor.begin, tensor.end}), "a range of the " + decimal(size_) +
-         " bytes after the header");
+    fail(what, "data_offsets " + text_of({tensor.begin, tensor.end}),
+         "a range of the " + decimal(size_) + " bytes after the header");
   }
   const std::uint64_t bytes = tensor.end - tensor.begin;
   std::uint64_t need = bytes_of(tensor.dtype);
   for (const std::uint64_t size : tensor.shape) {
     if (size > 0 && need > bytes / size) {
-      fail(what, decimal(bytes) + " bytes", "more for shape " + text_of(tensor.shape) + " of " +
-           name_of(tensor.dtype));
+      fail(what, decimal(bytes) + " bytes", "more for shape " + text_of(tensor.shape) + " of " + name_of(tensor.dtype));
     }
     need *= size;
   }
   if (need != bytes) {
-    fail(what, decimal(bytes) + " bytes", decimal(need) + " for shape " + text_of(tensor.shape) + " of " +
-         name_of(tensor.dtype));
+    fail(what, decimal(bytes) + " bytes",
+         decimal(need) + " for shape " + text_of(tensor.shape) + " of " + name_of(tensor.dtype));
   }
 }
 
-// Sorted by where they begin, every tensor begins where the last one ended, and the last one ends with the file.
+// Sorted by their offsets, every tensor begins where the one before ends, and the last one ends at the end of the file.
 void Tensors::check_layout() const {
   std::vector<const Named*> order;
   for (const Named& named : tensors_) order.push_back(&named);
@@ -180,25 +178,26 @@ void Tensors::check_layout() const {
   for (const Named* named : order) {
     const Tensor& tensor = named->second;
     if (tensor.begin != end) {
-      fail(printable(named->first), std::string(tensor.begin < end ? "overlap" : "gap") + ", begins at byte " +
-           decimal(tensor.begin), "byte " + decimal(end) + ", where " + before + " ends");
+      fail(printable(named->first),
+           std::string(tensor.begin < end ? "overlap" : "gap") + ", begins at byte " + decimal(tensor.begin),
+           "byte " + decimal(end) + ", where " + before + " ends");
     }
     end = tensor.end;
     before = printable(named->first);
   }
-  if (end != size_) fail("file", decimal(size_ - end) + " bytes after " + before, "none");
+  if (end != size_) fail("file", decimal(size_ - end) + " bytes after " + before, "0");
 }
 
 void Tensors::expect_all_used() const {
   for (const auto& [name, tensor] : tensors_) {
-    if (!tensor.used) fail(printable(name), "tensor that no operation uses", "none");
+    if (!tensor.used) fail(printable(name), "tensor that no operation uses", "only tensors that are used");
   }
 }
 
-const Tensors::Tensor& Tensors::take(const std::string& name, std::initializer_list<Dtype> dtypes,
-                                     const Shape& shape, const std::string& reason) {
+const Tensors::Tensor& Tensors::take(const std::string& name, std::initializer_list<Dtype> dtypes, const Shape& shape,
+                                     const std::string& reason) {
   const auto found = tensors_.find(name);
-  if (found == tensors_.end()) fail(name, "no such tensor", "one of shape " + text_of(shape) + reason);
+  if (found == tensors_.end()) fail(name, "missing tensor", "one of shape " + text_of(shape) + reason);
   Tensor& tensor = found->second;
   if (std::find(dtypes.begin(), dtypes.end(), tensor.dtype) == dtypes.end()) {
     std::vector<std::string> names;
@@ -252,7 +251,7 @@ std::vector<Float> Tensors::floats(const std::string& name, std::initializer_lis
   for (std::size_t i = 0; i < floats.size(); ++i) {
     const double value = float_at(at(tensor, i), tensor.dtype);
     if (!std::isfinite(value)) {
-      fail(name, std::to_string(value) + " as number " + decimal(i), "finite numbers");
+      fail(name, std::to_string(value) + " at index " + decimal(i), "finite numbers");
     }
     floats[i] = static_cast<Float>(value);
   }

@@ -1,5 +1,5 @@
-// The container of a packed model, a safetensors file with the strict profile of docs/format.md: a JSON header, then
-// the bytes of its tensors without a hole or an overlap.
+// The container of a packed model: a safetensors file with the strict profile of docs/format.md. A JSON header, then
+// the bytes of the tensors without gaps or overlaps.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ enum class Dtype { u64, i16, f16, f32, f64 };
 
 using Shape = std::vector<std::uint64_t>;
 
-// The tensors of a file, each of which must be taken once.
+// The tensors of a file. Each of them must be used.
 class Tensors {
  public:
-  // Those in `size` bytes, which must outlive it; `manifest` becomes the text that the file keeps beside them. Throws
-  // FormatError, as all of these functions do.
+  // Reads the header of `size` bytes, which must outlive this object, and sets `manifest` to the text of the manifest.
+  // Throws FormatError, as all functions of this class do.
   Tensors(const std::uint8_t* bytes, std::size_t size, std::string& manifest);
 
   bool has(const std::string& name) const { return tensors_.count(name) != 0; }
@@ -31,10 +31,10 @@ class Tensors {
   // Rows of `columns` bits each.
   std::vector<std::uint64_t> bits(const std::string& name, int rows, int columns);
 
-  // Thresholds of counts from 0 to `inputs`; inputs + 1 is never reached.
+  // Thresholds from 0 to inputs + 1; counts never reach inputs + 1.
   std::vector<std::int16_t> thresholds(const std::string& name, int rows, int inputs);
 
-  // Float (float or double) is at least as wide as the widest of `dtypes`, so every number stays as it is.
+  // Float (float or double) is at least as wide as the widest of `dtypes`, so every number is converted exactly.
   template <class Float>
   std::vector<Float> floats(const std::string& name, std::initializer_list<Dtype> dtypes, const Shape& shape);
 
@@ -44,7 +44,7 @@ class Tensors {
   struct Tensor {
     Dtype dtype{};
     Shape shape;
-    std::uint64_t begin = 0;  // in the bytes after the header
+    std::uint64_t begin = 0;  // an offset into the bytes after the header
     std::uint64_t end = 0;
     bool used = false;
   };

@@ -1,4 +1,4 @@
-// AVX2 kernels: 256 points a register; a full adder is five operations. Processors with AVX2 have FMA too.
+// AVX2 kernels: 256 points per register; a full adder is five instructions. Processors with AVX2 also have FMA.
 #include <immintrin.h>
 
 #include "kernels/kernels.h"
@@ -15,10 +15,12 @@ struct Bits {
   void store(std::uint64_t* p) const { _mm256_store_si256(reinterpret_cast<__m256i*>(p), v); }
   Bits operator&(Bits o) const { return {_mm256_and_si256(v, o.v)}; }
   Bits operator^(Bits o) const { return {_mm256_xor_si256(v, o.v)}; }
-  Bits complement() const { return *this ^ Bits{_mm256_set1_epi64x(-1)}; }
+  Bits complement() const {
+    return *this ^ Bits { _mm256_set1_epi64x(-1) };
+  }
   bool any() const { return !_mm256_testz_si256(v, v); }
-  // Becomes the sum bit of itself, x and y; returns the carry.
-  Bits add(Bits x, Bits y) {
+  // *this becomes the sum bit of *this, x and y; returns the carry.
+  Bits full_add(Bits x, Bits y) {
     const Bits half = *this ^ x;
     const Bits carry{_mm256_or_si256((*this & x).v, (half & y).v)};
     *this = half ^ y;
@@ -27,29 +29,30 @@ struct Bits {
 };
 
 struct Floats {
-  static constexpr int kWidth = 8, kTogether = 2, kRows = 6;
-  static constexpr bool kFuses = true;
+  static constexpr int kWidth = 8, kPointRegs = 2, kRows = 6;
+  static constexpr bool kHasFma = true;
   __m256 v;
   static Floats load(const float* p) { return {_mm256_load_ps(p)}; }
-  static Floats of_bytes(const std::uint8_t* p) {
+  static Floats from_bytes(const std::uint8_t* p) {
     return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))))};
   }
-  static Floats all(float x) { return {_mm256_set1_ps(x)}; }
+  static Floats broadcast(float x) { return {_mm256_set1_ps(x)}; }
   void store(float* p) const { _mm256_store_ps(p, v); }
   Floats mul(Floats o) const { return {_mm256_mul_ps(v, o.v)}; }
-  Floats plus(Floats o) const { return {_mm256_add_ps(v, o.v)}; }
-  Floats fused(Floats x, Floats y) const { return {_mm256_fmadd_ps(x.v, y.v, v)}; }
-  static Floats larger(Floats a, Floats b) { return {_mm256_max_ps(a.v, b.v)}; }
-  static Floats smaller(Floats a, Floats b) { return {_mm256_min_ps(a.v, b.v)}; }
-  unsigned at_least(Floats o) const {
+  Floats add(Floats o) const { return {_mm256_add_ps(v, o.v)}; }
+  Floats fma(Floats x, Floats y) const { return {_mm256_fmadd_ps(x.v, y.v, v)}; }
+  static Floats max(Floats a, Floats b) { return {_mm256_max_ps(a.v, b.v)}; }
+  static Floats min(Floats a, Floats b) { return {_mm256_min_ps(a.v, b.v)}; }
+  unsigned ge_mask(Floats o) const {
     return static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(v, o.v, _CMP_GE_OQ)));
   }
 };
 
-inline int ones(std::uint64_t word) { return __builtin_popcountll(word); }
+inline int popcount(std::uint64_t word) { return __builtin_popcountll(word); }
 
-// 32 points at a time: each of four bytes is copied to the eight points whose bits it holds, and they are tested.
-inline void spread(const std::uint64_t* slices, int count, std::uint8_t* bytes) {
+// 32 points at a time: each of four bytes is copied to the eight points whose bits it holds; then each point tests its
+// bit.
+inline void slices_to_bytes(const std::uint64_t* slices, int count, std::uint8_t* bytes) {
   const __m256i copies = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,  //
                                           2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
   const __m256i own = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201));
@@ -69,7 +72,8 @@ inline void spread(const std::uint64_t* slices, int count, std::uint8_t* bytes) 
 
 }  // namespace
 
-const Kernels kAvx2{"avx2",         kLanes, signs, dense,   scales,     layer, pool,
-                    layer_and_pool, lines,  raise, compare, agreements, line,  vector};
+const Kernels kAvx2{
+    "avx2",         kLanes,     dense_signs, dense,      mean_abs, bilinear,    bilinear_pool, bilinear_and_pool,
+    bilinear_float, update_max, compare,     agreements, affine,   dense_vector};
 
 }  // namespace bipointnet

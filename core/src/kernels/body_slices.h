@@ -1,18 +1,19 @@
-// The kernels that count agreements, in slices of a block or with one vector: part of body.h. bitsliced.cpp has the
-// arithmetic.
+// Part of body.h: the kernels that count agreements, in slices of a block or for one vector. engine/bitsliced.cpp
+// derives the arithmetic.
 
-// The table of carries of `pairs` pairs, pairs x 8 slices, after inputs with the running bit `parity`, which goes on.
+// Writes the table of carries of `pairs` pairs: pairs x 8 slices. `parity` is the running bit before these inputs and
+// is updated to the one after them.
 inline void carries(const std::uint64_t* slices, int inputs, int pairs, Bits& parity, std::uint64_t* table) {
   for (int k = 0; k < 2 * pairs; k += 2, table += kEntries * kWords) {
     const Bits a = Bits::load(slices + k * kWords);
     const Bits b = k + 1 < inputs ? Bits::load(slices + (k + 1) * kWords) : Bits::zero();
     for (int entry = 0; entry < kEntries / 2; ++entry) {
       Bits sum = parity;
-      const Bits carry = sum.add(entry & 2 ? a.complement() : a, entry & 1 ? b.complement() : b);
+      const Bits carry = sum.full_add(entry & 2 ? a.complement() : a, entry & 1 ? b.complement() : b);
       carry.store(table + entry * kWords);
-      carry.complement().store(table + (kEntries - 1 - entry) * kWords);  // of three complements it is the complement
+      carry.complement().store(table + (kEntries - 1 - entry) * kWords);  // majority(~x, ~y, ~z) = ~majority(x, y, z)
     }
-    parity.add(a, b);
+    parity.full_add(a, b);
   }
 }
 
@@ -20,30 +21,31 @@ inline void carries(const std::uint64_t* slices, int inputs, int pairs, Bits& pa
 template <int L>
 inline __attribute__((always_inline)) Bits tree(const char* table, const std::uint8_t* offsets, Bits* counter) {
   if constexpr (L == 0) {
-    const unsigned long place = *offsets;  // unsigned, or it is widened by an instruction more
+    const unsigned long place = *offsets;  // unsigned: a signed index costs one more instruction
     return Bits::load(reinterpret_cast<const std::uint64_t*>(table + place * (kSliceBytes / 8)));
   } else {
     constexpr int half = 1 << (L - 1);
     const Bits x = tree<L - 1>(table, offsets, counter);
     const Bits y = tree<L - 1>(table + half * kEntries * kSliceBytes, offsets + half, counter);
-    return counter[L - 1].add(x, y);
+    return counter[L - 1].full_add(x, y);
   }
 }
 
-inline Bits all(std::uint32_t bit) { return Bits::load(kAll[bit & 1]); }
+inline Bits broadcast_bit(std::uint32_t bit) { return Bits::load(kConstantSlice[bit & 1]); }
 
 inline bool bit_of(const std::uint64_t* words, int m) { return words[m >> 6] >> (m & 63) & 1; }
 
-// The counter of one output in the part of the inputs whose table is given. The low levels are in registers while it
-// counts, the high ones, to which a part adds only a carry, stay in memory.
+// The counter of one output. While one part of the inputs is counted, the low levels are in registers; the high levels,
+// to which a part adds only one carry, stay in memory.
 struct Counter {
   std::uint64_t* planes;  // levels slices
   int levels;
   Bits low[kPartLevels];
 
   inline __attribute__((always_inline)) void start(std::uint32_t start) {
-    for (int level = 0; level < kPartLevels; ++level) low[level] = all(start >> (level + 1));
-    for (int level = kPartLevels; level < levels; ++level) all(start >> (level + 1)).store(planes + level * kWords);
+    for (int level = 0; level < kPartLevels; ++level) low[level] = broadcast_bit(start >> (level + 1));
+    for (int level = kPartLevels; level < levels; ++level)
+      broadcast_bit(start >> (level + 1)).store(planes + level * kWords);
   }
   inline __attribute__((always_inline)) void load() {
     for (int level = 0; level < kPartLevels; ++level) low[level] = Bits::load(planes + level * kWords);
@@ -58,7 +60,7 @@ struct Counter {
       carry = old & carry;
     }
   }
-  // 2^L pairs, where `pairs` has that bit, and then those of its lower bits.
+  // Counts 2^L pairs if `pairs` has that bit, then continues with its lower bits.
   template <int L>
   inline __attribute__((always_inline)) void add(const char* table, const std::uint8_t* offsets, int pairs) {
     if (pairs & 1 << L) {
@@ -76,26 +78,26 @@ struct Counter {
   }
 };
 
-// Counts the agreements of the `number` outputs in `which`, at most kBatch. For each, done(m, planes) gets the bits of
-// start + agreements but the lowest, a slice each; `parity` becomes what the lowest is but for complements.
+// Counts the agreements of the `number` outputs in `which`, at most kBatch. For each output m, done(m, planes) gets
+// start + agreements without its lowest bit, one slice per bit. `parity` becomes the lowest bit up to a complement.
 template <class Done>
-inline __attribute__((always_inline)) void count(const std::uint64_t* slices, const Sliced& layer,
-                                                 const std::uint16_t* which, int number, std::uint64_t* room,
+inline __attribute__((always_inline)) void count(const std::uint64_t* slices, const BitslicedLayer& layer,
+                                                 const std::uint16_t* which, int number, std::uint64_t* scratch,
                                                  Bits& parity, const Done& done) {
-  const char* table = reinterpret_cast<const char*>(room);
+  const char* table = reinterpret_cast<const char*>(scratch);
   Counter counter;
   counter.levels = layer.levels < kPartLevels ? kPartLevels : layer.levels;
   parity = Bits::zero();
   for (int first = 0; first < layer.pairs; first += kPart) {
     const int pairs = layer.pairs - first < kPart ? layer.pairs - first : kPart;
-    carries(slices + 2 * first * kWords, layer.inputs - 2 * first, pairs, parity, room);
+    carries(slices + 2 * first * kWords, layer.inputs - 2 * first, pairs, parity, scratch);
     const bool last = first + pairs == layer.pairs;
     for (int i = 0; i < number; ++i) {
       const int m = which[i];
       const std::uint32_t start = layer.start[m];
       const std::uint8_t* offsets =
           layer.offsets[start & 1] + static_cast<long>(first) * layer.outputs + static_cast<long>(m) * pairs;
-      counter.planes = room + (kPart * kEntries + i * counter.levels) * kWords;
+      counter.planes = scratch + (kPart * kEntries + i * counter.levels) * kWords;
       if (first == 0) {
         counter.start(start);
       } else {
@@ -112,7 +114,7 @@ inline __attribute__((always_inline)) void count(const std::uint64_t* slices, co
   }
 }
 
-// Calls work(which, number) with the outputs for which wanted(word) gives a bit, in batches.
+// Calls work(which, number) with batches of the outputs whose bit is set in wanted(word).
 template <class Wanted, class Work>
 inline __attribute__((always_inline)) void each_batch(int outputs, const Wanted& wanted, const Work& work) {
   std::uint16_t which[kBatch];
@@ -127,30 +129,33 @@ inline __attribute__((always_inline)) void each_batch(int outputs, const Wanted&
   }
 }
 
-// The points at which an output of 2^L pairs fires, with the whole counter in registers. It has L + 1 bits, the highest
-// of which takes one carry.
+// The points at which an output with 2^L pairs of inputs fires. The whole counter is in registers; it has L + 1 bits,
+// and the highest bit receives a single carry.
 template <int L>
-inline __attribute__((always_inline)) Bits fires_of(const char* table, const Sliced& layer, int m) {
+inline __attribute__((always_inline)) Bits fires_of(const char* table, const BitslicedLayer& layer, int m) {
   const std::uint32_t start = layer.start[m];
   Bits counter[L];
-  for (int level = 0; level < L; ++level) counter[level] = all(start >> (level + 1));
-  return all(start >> (L + 1)) ^ tree<L>(table, layer.offsets[start & 1] + (static_cast<long>(m) << L), counter);
+  for (int level = 0; level < L; ++level) counter[level] = broadcast_bit(start >> (level + 1));
+  return broadcast_bit(start >> (L + 1)) ^
+         tree<L>(table, layer.offsets[start & 1] + (static_cast<long>(m) << L), counter);
 }
 
 template <class Fires>
-inline __attribute__((always_inline)) void layer_with(const Sliced& layer, std::uint64_t* out, const Fires& fires) {
+inline __attribute__((always_inline)) void layer_with(const BitslicedLayer& layer, std::uint64_t* out,
+                                                      const Fires& fires) {
   for (int m = 0; m < layer.outputs; ++m) {
-    (bit_of(layer.varies, m) ? fires(m) : all(bit_of(layer.always, m))).store(out + m * kWords);
+    (bit_of(layer.varies, m) ? fires(m) : broadcast_bit(bit_of(layer.always, m))).store(out + m * kWords);
   }
 }
 
 template <class Fires>
-inline __attribute__((always_inline)) void pool_with(const Sliced& layer, Bits valid, std::uint64_t* fired,
+inline __attribute__((always_inline)) void pool_with(const BitslicedLayer& layer, Bits valid, std::uint64_t* fired,
                                                      const Fires& fires) {
   for (int first = 0; first < layer.outputs; first += 64) {
     std::uint64_t& word = fired[first / 64];
     word |= layer.always[first / 64];
-    // Walking the outputs that are left, and no branch on the answer: both would be mispredicted half of the time.
+    // Only the remaining outputs are visited, and no branch depends on a result: it would be mispredicted half the
+    // time.
     for (std::uint64_t left = layer.varies[first / 64] & ~word; left != 0; left &= left - 1) {
       const int place = __builtin_ctzll(left);
       word |= static_cast<std::uint64_t>((fires(first + place) & valid).any()) << place;
@@ -158,40 +163,42 @@ inline __attribute__((always_inline)) void pool_with(const Sliced& layer, Bits v
   }
 }
 
-inline const char* whole_table(const std::uint64_t* slices, const Sliced& layer, std::uint64_t* room) {
+inline const char* whole_table(const std::uint64_t* slices, const BitslicedLayer& layer, std::uint64_t* scratch) {
   Bits parity = Bits::zero();
-  carries(slices, layer.inputs, layer.pairs, parity, room);
-  return reinterpret_cast<const char*>(room);
+  carries(slices, layer.inputs, layer.pairs, parity, scratch);
+  return reinterpret_cast<const char*>(scratch);
 }
 
-// 64 and 128 inputs, the sizes of PointNet's first point layers, have code of their own.
-void layer(const std::uint64_t* slices, const Sliced& layer, std::uint64_t* room, std::uint64_t* out) {
+// 64 and 128 inputs, the widths of the first point layers of PointNet, have their own code.
+void bilinear(const std::uint64_t* slices, const BitslicedLayer& layer, std::uint64_t* scratch, std::uint64_t* out) {
   if (layer.pairs == 64) {
-    const char* table = whole_table(slices, layer, room);
+    const char* table = whole_table(slices, layer, scratch);
     return layer_with(layer, out, [&](int m) { return fires_of<6>(table, layer, m); });
   }
   if (layer.pairs == 32) {
-    const char* table = whole_table(slices, layer, room);
+    const char* table = whole_table(slices, layer, scratch);
     return layer_with(layer, out, [&](int m) { return fires_of<5>(table, layer, m); });
   }
-  for (int m = 0; m < layer.outputs; ++m) all(bit_of(layer.always, m)).store(out + m * kWords);
-  each_batch(layer.outputs, [&](int word) { return layer.varies[word]; }, [&](const std::uint16_t* which, int number) {
-    Bits parity;
-    count(slices, layer, which, number, room, parity, [&](int m, const std::uint64_t* planes) {
-      Bits::load(planes + (layer.levels - 1) * kWords).store(out + m * kWords);
-    });
-  });
+  for (int m = 0; m < layer.outputs; ++m) broadcast_bit(bit_of(layer.always, m)).store(out + m * kWords);
+  each_batch(
+      layer.outputs, [&](int word) { return layer.varies[word]; },
+      [&](const std::uint16_t* which, int number) {
+        Bits parity;
+        count(slices, layer, which, number, scratch, parity, [&](int m, const std::uint64_t* planes) {
+          Bits::load(planes + (layer.levels - 1) * kWords).store(out + m * kWords);
+        });
+      });
 }
 
-void pool(const std::uint64_t* slices, const Sliced& layer, const std::uint64_t* mask, std::uint64_t* room,
-          std::uint64_t* fired) {
+void bilinear_pool(const std::uint64_t* slices, const BitslicedLayer& layer, const std::uint64_t* mask,
+                   std::uint64_t* scratch, std::uint64_t* fired) {
   const Bits valid = Bits::load(mask);
   if (layer.pairs == 64) {
-    const char* table = whole_table(slices, layer, room);
+    const char* table = whole_table(slices, layer, scratch);
     return pool_with(layer, valid, fired, [&](int m) { return fires_of<6>(table, layer, m); });
   }
   if (layer.pairs == 32) {
-    const char* table = whole_table(slices, layer, room);
+    const char* table = whole_table(slices, layer, scratch);
     return pool_with(layer, valid, fired, [&](int m) { return fires_of<5>(table, layer, m); });
   }
   const auto left = [&](int word) {
@@ -200,71 +207,73 @@ void pool(const std::uint64_t* slices, const Sliced& layer, const std::uint64_t*
   };
   each_batch(layer.outputs, left, [&](const std::uint16_t* which, int number) {
     Bits parity;
-    count(slices, layer, which, number, room, parity, [&](int m, const std::uint64_t* planes) {
+    count(slices, layer, which, number, scratch, parity, [&](int m, const std::uint64_t* planes) {
       const bool fires = (Bits::load(planes + (layer.levels - 1) * kWords) & valid).any();
       fired[m >> 6] |= static_cast<std::uint64_t>(fires) << (m & 63);
     });
   });
 }
 
-// Counting starts for the threshold of the layer. The one of the pool, T, is reached where the sum of start and
-// agreements is at least start + T, which is compared from the lowest bit to the highest: the last bits that differ decide.
-void layer_and_pool(const std::uint64_t* slices, const Sliced& layer, const Sliced& pool, const std::uint64_t* mask,
-                    std::uint64_t* room, std::uint64_t* out, std::uint64_t* fired) {
+// The counters start for the threshold of the layer. The threshold T of the pool is reached where start + agreements >=
+// start + T. This is compared from the lowest bit to the highest: the highest bit that differs decides.
+void bilinear_and_pool(const std::uint64_t* slices, const BitslicedLayer& layer, const BitslicedLayer& pool,
+                       const std::uint64_t* mask, std::uint64_t* scratch, std::uint64_t* out, std::uint64_t* fired) {
   const Bits valid = Bits::load(mask);
   const auto wanted = [&](int word) {
     fired[word] |= pool.always[word];
     return layer.varies[word] | (pool.varies[word] & ~fired[word]);
   };
-  for (int m = 0; m < layer.outputs; ++m) all(bit_of(layer.always, m)).store(out + m * kWords);
+  for (int m = 0; m < layer.outputs; ++m) broadcast_bit(bit_of(layer.always, m)).store(out + m * kWords);
   each_batch(layer.outputs, wanted, [&](const std::uint16_t* which, int number) {
     Bits parity;
-    count(slices, layer, which, number, room, parity, [&](int m, const std::uint64_t* planes) {
+    count(slices, layer, which, number, scratch, parity, [&](int m, const std::uint64_t* planes) {
       if (bit_of(layer.varies, m)) Bits::load(planes + (layer.levels - 1) * kWords).store(out + m * kWords);
       if (!bit_of(pool.varies, m)) return;
       const std::uint32_t bound = layer.start[m] + (1u << pool.levels) - pool.start[m];
-      const Bits lowest = parity ^ all(layer.start[m] ^ static_cast<std::uint32_t>(bit_of(layer.odd, m)));
-      Bits reaches = lowest ^ (lowest.complement() & all(~bound));
+      const Bits lowest = parity ^ broadcast_bit(layer.start[m] ^ static_cast<std::uint32_t>(bit_of(layer.odd, m)));
+      Bits reaches = lowest ^ (lowest.complement() & broadcast_bit(~bound));
       for (int level = 0; level < layer.levels; ++level) {
         const Bits plane = Bits::load(planes + level * kWords);
-        reaches = (plane & reaches) ^ ((plane ^ reaches) & all(~bound >> (level + 1)));
+        reaches = (plane & reaches) ^ ((plane ^ reaches) & broadcast_bit(~bound >> (level + 1)));
       }
       fired[m >> 6] |= static_cast<std::uint64_t>((reaches & valid).any()) << (m & 63);
     });
   });
 }
 
-// act(a (scale z) + b) of a row. z = 2 agreements - inputs, with agreements = low + 256 high, is exact in floats.
+// One row of act(a (scale z) + b). z = 2 agreements - inputs with agreements = low + 256 high is exact in float32.
 template <bool kHigh, bool kScaled>
 inline void line_row(const std::uint8_t* low, const std::uint8_t* high, int inputs, float a, float b,
                      const float* scales, int act, float* __restrict row) {
-  const Floats two = Floats::all(2.0f), less = Floats::all(-static_cast<float>(inputs));
+  const Floats two = Floats::broadcast(2.0f), less = Floats::broadcast(-static_cast<float>(inputs));
   for (int i = 0; i < kLanes; i += Floats::kWidth) {
-    Floats count = Floats::of_bytes(low + i);
-    if (kHigh) count = count.plus(Floats::of_bytes(high + i).mul(Floats::all(256.0f)));
-    Floats z = count.mul(two).plus(less);
+    Floats count = Floats::from_bytes(low + i);
+    if (kHigh) count = count.add(Floats::from_bytes(high + i).mul(Floats::broadcast(256.0f)));
+    Floats z = count.mul(two).add(less);
     if (kScaled) z = Floats::load(scales + i).mul(z);
-    activated(Floats::all(a).mul(z).plus(Floats::all(b)), act).store(row + i);
+    activated(Floats::broadcast(a).mul(z).add(Floats::broadcast(b)), act).store(row + i);
   }
 }
 
-void lines(const std::uint64_t* slices, const Sliced& layer, const float* a, const float* b, const float* scales,
-           int act, std::uint64_t* room, float* rows) {
+void bilinear_float(const std::uint64_t* slices, const BitslicedLayer& layer, const float* a, const float* b,
+                    const float* scales, int act, std::uint64_t* scratch, float* rows) {
   const auto row_of = layer.levels >= 8 ? (scales == nullptr ? line_row<true, false> : line_row<true, true>)
                                         : (scales == nullptr ? line_row<false, false> : line_row<false, true>);
   alignas(64) std::uint8_t low[kLanes], high[kLanes];
-  alignas(64) std::uint64_t planes[(kMostLevels + 1) * kWords];
-  each_batch(layer.outputs, [&](int word) { return layer.varies[word]; }, [&](const std::uint16_t* which, int number) {
-    Bits parity;
-    count(slices, layer, which, number, room, parity, [&](int m, const std::uint64_t* counted) {
-      (parity ^ all(bit_of(layer.odd, m))).store(planes);
-      for (int i = 0; i < layer.levels * kWords; ++i) planes[kWords + i] = counted[i];
-      float* row = rows + static_cast<long>(m) * kLanes;
-      spread(planes, layer.levels < 8 ? layer.levels + 1 : 8, low);
-      if (layer.levels >= 8) spread(planes + 8 * kWords, layer.levels - 7, high);
-      row_of(low, high, layer.inputs, a[m], b[m], scales, act, row);
-    });
-  });
+  alignas(64) std::uint64_t planes[(kMaxLevels + 1) * kWords];
+  each_batch(
+      layer.outputs, [&](int word) { return layer.varies[word]; },
+      [&](const std::uint16_t* which, int number) {
+        Bits parity;
+        count(slices, layer, which, number, scratch, parity, [&](int m, const std::uint64_t* counted) {
+          (parity ^ broadcast_bit(bit_of(layer.odd, m))).store(planes);
+          for (int i = 0; i < layer.levels * kWords; ++i) planes[kWords + i] = counted[i];
+          float* row = rows + static_cast<long>(m) * kLanes;
+          slices_to_bytes(planes, layer.levels < 8 ? layer.levels + 1 : 8, low);
+          if (layer.levels >= 8) slices_to_bytes(planes + 8 * kWords, layer.levels - 7, high);
+          row_of(low, high, layer.inputs, a[m], b[m], scales, act, row);
+        });
+      });
 }
 
 void agreements(const std::uint64_t* bits, const std::uint64_t* tiles, int inputs, int outputs, int* counts) {
@@ -272,7 +281,7 @@ void agreements(const std::uint64_t* bits, const std::uint64_t* tiles, int input
   for (int m = 0; m < outputs; m += kTile, tiles += width * kTile) {
     int differ[kTile] = {};
     for (int word = 0; word < width; ++word) {
-      for (int j = 0; j < kTile; ++j) differ[j] += ones(bits[word] ^ tiles[word * kTile + j]);
+      for (int j = 0; j < kTile; ++j) differ[j] += popcount(bits[word] ^ tiles[word * kTile + j]);
     }
     for (int j = 0; j < kTile; ++j) counts[m + j] = inputs - differ[j];
   }

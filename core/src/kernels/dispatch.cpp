@@ -1,4 +1,4 @@
-// CPU detection. Compiled for the baseline: it must run everywhere.
+// CPU detection. Compiled without special flags: it must run everywhere.
 #include "kernels/dispatch.h"
 
 #include <cstdlib>
@@ -47,9 +47,10 @@ const Kernels& find_kernels(std::string name) {
     if (name == kernels->name) return *kernels;
   }
   for (const char* known : kKnown) {
-    if (name == known) throw IsaError(source + ": " + name + " does not run on this machine, expected " + names_of(here));
+    if (name == known)
+      throw IsaError(source + ": " + name + " does not run on this machine, expected " + names_of(here));
   }
-  throw IsaError(source + ": '" + name + "' is no known instruction set, expected one of " + names_of(here));
+  throw IsaError(source + ": '" + name + "' is not a known instruction set, expected one of " + names_of(here));
 }
 
 }  // namespace bipointnet

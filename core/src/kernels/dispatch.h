@@ -1,4 +1,4 @@
-// Which instruction sets this machine has, and which one is used.
+// Selects the kernels of the best instruction set that this machine has.
 #pragma once
 
 #include <stdexcept>
@@ -13,10 +13,11 @@ struct IsaError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The kernels that run here, best first; portable is the last.
+// The kernels that run on this machine, best first; portable is last.
 std::vector<const Kernels*> available_kernels();
 
-// The kernels called `name`. An empty name is what BIPOINTNET_ISA says, or the best where that is unset or empty.
+// The kernels called `name`. An empty name selects BIPOINTNET_ISA, or the best if that is unset or empty. Throws
+// IsaError.
 const Kernels& find_kernels(std::string name = "");
 
 }  // namespace bipointnet

@@ -1,4 +1,4 @@
-// Portable kernels: the same design on 64-bit words, for every compiler and processor.
+// Portable kernels on 64-bit words, for every compiler and processor. 64 points per register.
 #include "kernels/kernels.h"
 
 namespace bipointnet {
@@ -15,8 +15,8 @@ struct Bits {
   Bits operator^(Bits o) const { return {v ^ o.v}; }
   Bits complement() const { return {~v}; }
   bool any() const { return v != 0; }
-  // Becomes the sum bit of itself, x and y; returns the carry.
-  Bits add(Bits x, Bits y) {
+  // *this becomes the sum bit of *this, x and y; returns the carry.
+  Bits full_add(Bits x, Bits y) {
     const std::uint64_t half = v ^ x.v, carry = (v & x.v) | (half & y.v);
     v = half ^ y.v;
     return {carry};
@@ -24,23 +24,23 @@ struct Bits {
 };
 
 struct Floats {
-  static constexpr int kWidth = 1, kTogether = 16, kRows = 4;
-  static constexpr bool kFuses = false;
+  static constexpr int kWidth = 1, kPointRegs = 16, kRows = 4;
+  static constexpr bool kHasFma = false;
   float v;
   static Floats load(const float* p) { return {*p}; }
-  static Floats of_bytes(const std::uint8_t* p) { return {static_cast<float>(*p)}; }
-  static Floats all(float x) { return {x}; }
+  static Floats from_bytes(const std::uint8_t* p) { return {static_cast<float>(*p)}; }
+  static Floats broadcast(float x) { return {x}; }
   void store(float* p) const { *p = v; }
   Floats mul(Floats o) const { return {v * o.v}; }
-  Floats plus(Floats o) const { return {v + o.v}; }
-  Floats fused(Floats x, Floats y) const { return plus(x.mul(y)); }
-  static Floats larger(Floats a, Floats b) { return {a.v > b.v ? a.v : b.v}; }
-  static Floats smaller(Floats a, Floats b) { return {a.v < b.v ? a.v : b.v}; }
-  unsigned at_least(Floats o) const { return v >= o.v; }
+  Floats add(Floats o) const { return {v + o.v}; }
+  Floats fma(Floats x, Floats y) const { return add(x.mul(y)); }
+  static Floats max(Floats a, Floats b) { return {a.v > b.v ? a.v : b.v}; }
+  static Floats min(Floats a, Floats b) { return {a.v < b.v ? a.v : b.v}; }
+  unsigned ge_mask(Floats o) const { return v >= o.v; }
 };
 
-// Without an instruction for it: sums of ever wider fields, in steps that compilers do for several words at once.
-inline int ones(std::uint64_t word) {
+// Without a popcount instruction: adds neighboring fields of doubling width. Compilers vectorize these steps.
+inline int popcount(std::uint64_t word) {
   word -= word >> 1 & 0x5555555555555555;
   word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
   word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f;
@@ -50,9 +50,10 @@ inline int ones(std::uint64_t word) {
   return static_cast<int>(word & 0x7f);
 }
 
-// Eight points at a time. Multiplying seven bits by 0x0002040810204081 adds copies that are shifted by 0, 7, ..., 42 and
-// do not meet: bit i of the copy that is shifted by 7 i is at 8 i, the lowest place of a byte. The eighth bit goes alone.
-inline void spread(const std::uint64_t* slices, int count, std::uint8_t* bytes) {
+// Eight points at a time. Multiplying seven bits by 0x0002040810204081 adds copies shifted by 0, 7, ..., 42, which do
+// not overlap: bit i of the copy shifted by 7 i is at position 8 i, the lowest bit of a byte. The eighth bit is moved
+// alone.
+inline void slices_to_bytes(const std::uint64_t* slices, int count, std::uint8_t* bytes) {
   for (int group = 0; group < 8; ++group) {
     std::uint64_t sum = 0;
     for (int i = 0; i < count; ++i) {
@@ -67,7 +68,7 @@ inline void spread(const std::uint64_t* slices, int count, std::uint8_t* bytes) 
 
 }  // namespace
 
-const Kernels kPortable{"portable",     kLanes, signs, dense,   scales,     layer, pool,
-                        layer_and_pool, lines,  raise, compare, agreements, line,  vector};
+const Kernels kPortable{"portable",        kLanes,         dense_signs, dense,   mean_abs,   bilinear, bilinear_pool,
+                        bilinear_and_pool, bilinear_float, update_max,  compare, agreements, affine,   dense_vector};
 
 }  // namespace bipointnet

@@ -1,4 +1,5 @@
-// delta(n) as the nearest double, computed with 400 bits by mpmath. The C++ test and tests/test_delta.py read this table.
+// delta(n) as the nearest double, computed with 400 bits by mpmath. The C++ test and tests/test_delta.py read this
+// table.
 #pragma once
 
 #include <cstdint>

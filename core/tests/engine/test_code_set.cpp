@@ -22,11 +22,11 @@ void check_transpose() {
   CHECK_EQUAL(wrong, 0);
 }
 
-// Codes are numbered in the order of their first appearance, also after clear().
+// Codes are numbered in the order of their first appearance, also after reset().
 void check_numbers() {
   CodeSet set;
   for (int round = 0; round < 2; ++round) {
-    set.clear(1000);
+    set.reset(1000);
     for (int i = 0; i < 1000; ++i) {
       const std::uint32_t number = set.insert(static_cast<std::uint64_t>(i % 300) << 40);
       CHECK_EQUAL(number, static_cast<std::uint32_t>(i % 300));

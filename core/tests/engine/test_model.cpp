@@ -1,4 +1,4 @@
-// Whole networks with logits for the cloud, against the plain interpreter of naive.h; and what predict() refuses.
+// Networks with logits of the cloud, compared with the interpreter of naive.h; and the errors of predict().
 #include <string>
 #include <thread>
 
@@ -53,7 +53,7 @@ Network with_transforms(bool binary_first) {
   return b.network;
 }
 
-// Floats at every point behind 1-bit layers, with a scale a point and without one.
+// Floats per point after 1-bit layers, with and without one scale per point.
 Network with_scales(Pool kind, bool shifted) {
   Builder b(3, 6);
   b.start();
@@ -91,7 +91,7 @@ Network pointwise_with_transforms(Pool kind) {
   return b.network;
 }
 
-// A comparison with another number than 0, in blocks.
+// Comparisons with numbers other than 0.
 Network compared() {
   Builder b(3, 4);
   b.start();
@@ -116,7 +116,7 @@ Network full_precision(Pool kind) {
   return b.network;
 }
 
-void check_normalising() {
+void check_normalizing() {
   Network network = vanilla(3, 64, 64, 64, Pool::max, true);
   set_golden(network);
   const Model model(network, find_kernels());
@@ -210,7 +210,7 @@ int main() {
   check_network(compared(), {1, 65, 600, 2001});
   check_network(full_precision(Pool::max), {1, 65, 600});
   check_network(full_precision(Pool::mean), {1, 64, 65, 600});
-  check_normalising();
+  check_normalizing();
   check_errors();
   check_many_threads();
   return check_report();

@@ -1,4 +1,4 @@
-// Networks with logits for every point: kept values, joins, categories, and the distinct codes they are worked out on.
+// Networks with logits per point: kept values, joins, categories, and distinct codes.
 #include <algorithm>
 #include <string>
 #include <thread>
@@ -9,7 +9,7 @@ using namespace bipointnet;
 
 namespace {
 
-// PointNet for parts: the third layer's floats are kept and turned, the fifth is both kept and pooled.
+// PointNet for parts: the floats of the third layer are kept and transformed; the fifth is both kept and pooled.
 Network parts(bool same_first, bool with_category) {
   Builder b(3, 6);
   b.start();
@@ -57,7 +57,7 @@ Network parts(bool same_first, bool with_category) {
   b.bilinear(70);
   b.bilinear_float(33, Activation::hardtanh);
   b.dense(6, Activation::none);
-  b.network.segments = true;
+  b.network.task = Task::semantic;
   return b.network;
 }
 
@@ -76,11 +76,11 @@ Network wide() {
   b.bilinear(270);
   b.bilinear_float(260, Activation::relu);
   b.dense(4, Activation::none);
-  b.network.segments = true;
+  b.network.task = Task::semantic;
   return b.network;
 }
 
-// A pass that ends with point floats without having kept anything.
+// A pass that ends with point floats and keeps nothing.
 Network alone(int first) {
   Builder b(3, 3);
   b.start();
@@ -88,7 +88,7 @@ Network alone(int first) {
   b.sign();
   b.bilinear(40);
   b.bilinear_float(3, Activation::none);
-  b.network.segments = true;
+  b.network.task = Task::semantic;
   return b.network;
 }
 
@@ -96,11 +96,11 @@ Network alone(int first) {
 Network nothing() {
   Builder b(3, 3);
   b.start();
-  b.network.segments = true;
+  b.network.task = Task::semantic;
   return b.network;
 }
 
-// The bits of a point, to work on in a random program.
+// Adds an operation that makes bits of points.
 void bits_of_points(Builder& b) {
   if (below(4) == 0) b.keep();
   if (below(3) == 0) {
@@ -173,10 +173,10 @@ Network random_program() {
   for (int step = below(3); step > 0; --step) b.bilinear(1 + below(90));
   b.bilinear_float(classes, Activation::none);
   if (below(2) == 0) b.dense(classes, Activation::none);
-  b.network.segments = true;
+  b.network.task = Task::semantic;
   if (below(5) == 0) {
     b.pool_floats(below(2) == 0 ? Pool::mean : Pool::max);
-    b.network.segments = false;
+    b.network.task = Task::classify;
   }
   return b.network;
 }
@@ -239,7 +239,7 @@ void check_many_clouds() {
   for (const int w : wrong) CHECK_EQUAL(w, 0);
 }
 
-// One point too far away spoils the answer of the whole cloud, and is told.
+// Logits that are not finite are an error: of the file for the golden cloud, of the input for any other.
 void check_infinite_logits() {
   Network network = nothing();
   network.layers.push_back(Layer(network.layers[0]));
@@ -247,22 +247,29 @@ void check_infinite_logits() {
   dense.op = Op::dense;
   dense.inputs = 3;
   dense.on_points = true;
-  dense.weight.assign(9, 3e38f);
+  dense.weight.assign(9, 1e20f);
   dense.bias.assign(3, 0);
   set_golden(network);
-  std::vector<float> cloud(3 * 600, 0.0f), logits(3 * 600);
-  network.golden_seed = 0;
   network.golden_tolerance = 1e300;
+  Network broken = network;
+  broken.layers.back().weight.assign(9, 3e38f);
+  std::vector<float> cloud(3 * 600, 0.0f), logits(3 * 600);
+  cloud[3 * 599] = 1e30f;
   for (const Kernels* kernels : available_kernels()) {
-    bool refused = false;
+    std::string input, file;
+    const Model model(network, *kernels);
     try {
-      const Model model(network, *kernels);
-      cloud[3 * 599] = 1e30f;
       model.predict(cloud.data(), 1, 600, true, 1, -1, logits.data());
     } catch (const InputError& error) {
-      refused = std::string(error.what()).find("not finite") != std::string::npos;
+      input = error.what();
     }
-    CHECK(refused);
+    CHECK_EQUAL(input, "logits that are not finite, expected a cloud with smaller coordinates");
+    try {
+      const Model refused(broken, *kernels);
+    } catch (const FormatError& error) {
+      file = error.what();
+    }
+    CHECK(file.find("golden: logits that are not finite") == 0);
   }
 }
 

@@ -1,4 +1,4 @@
-// What the reader of packed models says of a file, whole or damaged, and of JSON: for the tests of its parts.
+// The error messages of the reader of packed models and of the JSON reader, for the tests of both.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,21 @@
 #include "check.h"
 #include "format/json.h"
 #include "format/network.h"
+#include "format/text.h"
 #include "packed_writer.h"
 
 namespace bipointnet {
 
 inline Network parse(const Bytes& bytes) { return parse(bytes.data(), bytes.size()); }
 
-// What parse() says, "" where it finds a network. Copied to a block of the exact size, so that a sanitizer sees a read
-// of the byte past the end.
+// The message of parse(), or "" if it succeeds. The bytes are copied to memory of the exact size, so that a sanitizer
+// detects a read after the end.
 inline std::string error_of(const std::uint8_t* bytes, std::size_t size) {
   const std::vector<std::uint8_t> exact(bytes, bytes + size);
   try {
     parse(exact.data(), exact.size());
   } catch (const FormatError& error) {
-    return *error.what() ? error.what() : "an error without a word";
+    return *error.what() ? error.what() : "an empty message";
   }
   return "";
 }
@@ -42,15 +43,15 @@ inline std::string json_error_of(const std::string& text) {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// The message `error` has `part` in it.
-#define CHECK_SAYS(error, part)                                                                  \
+// The message `error` contains `part`.
+#define CHECK_ERROR(error, part)                                                                 \
   do {                                                                                           \
-    const std::string said = (error);                                                            \
-    const bool holds = ::bipointnet::check(contains(said, part), __FILE__, __LINE__, #error);    \
-    if (!holds) std::cerr << "  said     " << said << "\n  expected " << (part) << "\n";         \
+    const std::string message = (error);                                                         \
+    const bool holds = ::bipointnet::check(contains(message, part), __FILE__, __LINE__, #error); \
+    if (!holds) std::cerr << "  found    " << message << "\n  expected " << (part) << "\n";      \
   } while (false)
 
-// The message about full_file() or small_file() after a change.
+// The message for a file after a change.
 inline std::string error_after(PackedFile file, const std::function<void(PackedFile&)>& change) {
   change(file);
   return error_of(file.bytes());

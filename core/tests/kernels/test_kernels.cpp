@@ -1,4 +1,4 @@
-// Every kernel of every instruction set of this machine against the plainest code that says the same.
+// Every kernel of every instruction set of this machine, compared with simple code.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -46,7 +46,7 @@ int count_agreements(const std::uint64_t* slices, int words, const std::uint64_t
   return count;
 }
 
-// All of the range and a little beyond, more often near the middle, where outputs vary.
+// The whole range and slightly beyond; more often near the middle, where outputs vary.
 std::vector<int> random_thresholds(int inputs, int outputs) {
   std::vector<int> thresholds;
   for (int m = 0; m < outputs; ++m) {
@@ -61,26 +61,29 @@ void check_bilinear(const Kernels& kernels, int inputs, int outputs) {
   const int lanes = kernels.lanes, words = lanes / 64;
   const std::vector<std::uint64_t> weight = random_bits(outputs, inputs);
   const std::vector<int> threshold = random_thresholds(inputs, outputs), other = random_thresholds(inputs, outputs);
-  const SlicedLayer sliced(weight, inputs, outputs);
-  const Starts starts = sliced.starts(threshold), pool_starts = sliced.starts(other), counts = sliced.counts();
-  Aligned<std::uint64_t> slices(at(inputs * words)), room(at(kRoomSlices * words)), mask(at(words));
+  const BitslicedWeights sliced(weight, inputs, outputs);
+  const Thresholds thresholds = sliced.thresholds(threshold), pool_thresholds = sliced.thresholds(other),
+                   counts = sliced.counting();
+  Aligned<std::uint64_t> slices(at(inputs * words)), scratch(at(kScratchSlices * words)), mask(at(words));
   Aligned<std::uint64_t> out(at(outputs * words)), both(at(outputs * words));
   for (std::uint64_t& word : slices) word = rng();
   for (std::uint64_t& word : mask) word = rng() & rng();
-  kernels.layer(slices.data(), sliced.with(starts), room.data(), out.data());
+  kernels.bilinear(slices.data(), sliced.layer(thresholds), scratch.data(), out.data());
   std::vector<std::uint64_t> fired(words_for(at(outputs)), 0), expected(words_for(at(outputs)), 0), with_both;
-  fired[0] = expected[0] = 1;  // an output that fired before stays as it is
+  fired[0] = expected[0] = 1;  // an output that fired before stays set
   with_both = fired;
-  kernels.pool(slices.data(), sliced.with(pool_starts), mask.data(), room.data(), fired.data());
-  kernels.layer_and_pool(slices.data(), sliced.with(starts), sliced.with(pool_starts), mask.data(), room.data(),
-                         both.data(), with_both.data());
+  kernels.bilinear_pool(slices.data(), sliced.layer(pool_thresholds), mask.data(), scratch.data(), fired.data());
+  kernels.bilinear_and_pool(slices.data(), sliced.layer(thresholds), sliced.layer(pool_thresholds), mask.data(),
+                            scratch.data(), both.data(), with_both.data());
   std::vector<float> a(at(outputs)), b(at(outputs)), scales(at(lanes));
   fill(a);
   fill(b);
   fill(scales);
   Aligned<float> lines(at(outputs * lanes)), scaled(at(outputs * lanes));
-  kernels.lines(slices.data(), sliced.with(counts), a.data(), b.data(), nullptr, 2, room.data(), lines.data());
-  kernels.lines(slices.data(), sliced.with(counts), a.data(), b.data(), scales.data(), 1, room.data(), scaled.data());
+  kernels.bilinear_float(slices.data(), sliced.layer(counts), a.data(), b.data(), nullptr, 2, scratch.data(),
+                         lines.data());
+  kernels.bilinear_float(slices.data(), sliced.layer(counts), a.data(), b.data(), scales.data(), 1, scratch.data(),
+                         scaled.data());
   long wrong = 0;
   for (int m = 0; m < outputs; ++m) {
     for (int p = 0; p < lanes; ++p) {
@@ -117,18 +120,18 @@ float product_at(const float* weight, const Aligned<float>& x, int inputs, int l
 void check_signs(const Kernels& kernels, int inputs, int outputs) {
   const int lanes = kernels.lanes;
   Aligned<float> x(at(inputs * lanes)), rows(at(outputs * lanes));
-  std::vector<float> weight(at(outputs * inputs)), bias(at(outputs)), bound, sizes;
+  std::vector<float> weight(at(outputs * inputs)), bias(at(outputs)), bound, norms;
   fill(x);
   fill(weight);
   fill(bias);
   x[0] = -0.0f;
   for (int m = 0; m < outputs; ++m) {
     bound.push_back(-bias[at(m)]);
-    sizes.push_back(0);
-    for (int k = 0; k < inputs; ++k) sizes.back() += std::abs(weight[at(m * inputs + k)]);
+    norms.push_back(0);
+    for (int k = 0; k < inputs; ++k) norms.back() += std::abs(weight[at(m * inputs + k)]);
   }
   Aligned<std::uint64_t> slices(at(outputs * lanes / 64));
-  kernels.signs(x.data(), inputs, weight.data(), bound.data(), sizes.data(), outputs, slices.data());
+  kernels.dense_signs(x.data(), inputs, weight.data(), bound.data(), norms.data(), outputs, slices.data());
   for (int act = 0; act < 3; ++act) {
     kernels.dense(x.data(), inputs, weight.data(), bias.data(), outputs, act, rows.data());
     long wrong = 0;
@@ -145,12 +148,12 @@ void check_signs(const Kernels& kernels, int inputs, int outputs) {
   }
 }
 
-// Signs of sums that are just what they are compared with, or the next number, where another rounding would tell: for
-// numbers of every size, and for some that are none.
+// Signs of sums that equal the bound or are next to it, where a different rounding would change the sign: for numbers
+// of every magnitude, infinity and NaN.
 void check_close_signs(const Kernels& kernels, int inputs, int outputs, float scale) {
   const int lanes = kernels.lanes;
   Aligned<float> x(at(inputs * lanes));
-  std::vector<float> weight(at(outputs * inputs)), bound, sizes;
+  std::vector<float> weight(at(outputs * inputs)), bound, norms;
   for (float& number_of_x : x) number_of_x = static_cast<float>(rng() >> 40) * 0x1p-24f * number() * scale;
   for (float& w : weight) w = static_cast<float>(rng() >> 40) * 0x1p-24f * number();
   if (!(scale < 1e20f)) x[at(inputs * lanes / 2)] = scale * 1e20f;
@@ -159,12 +162,12 @@ void check_close_signs(const Kernels& kernels, int inputs, int outputs, float sc
     const int point = static_cast<int>(rng() % static_cast<unsigned>(lanes));
     const float sum = product_at(&weight[at(m * inputs)], x, inputs, lanes, point);
     bound.push_back(m % 3 == 0 ? sum : std::nextafter(sum, m % 3 == 1 ? INFINITY : -INFINITY));
-    sizes.push_back(0);
-    for (int k = 0; k < inputs; ++k) sizes.back() += std::abs(weight[at(m * inputs + k)]);
+    norms.push_back(0);
+    for (int k = 0; k < inputs; ++k) norms.back() += std::abs(weight[at(m * inputs + k)]);
   }
-  for (const float* given : {static_cast<const float*>(sizes.data()), static_cast<const float*>(nullptr)}) {
+  for (const float* given : {static_cast<const float*>(norms.data()), static_cast<const float*>(nullptr)}) {
     Aligned<std::uint64_t> slices(at(outputs * lanes / 64));
-    kernels.signs(x.data(), inputs, weight.data(), bound.data(), given, outputs, slices.data());
+    kernels.dense_signs(x.data(), inputs, weight.data(), bound.data(), given, outputs, slices.data());
     long wrong = 0;
     for (int m = 0; m < outputs; ++m) {
       for (int p = 0; p < lanes; ++p) {
@@ -184,7 +187,7 @@ void check_vectors(const Kernels& kernels, int inputs, int outputs) {
   fill(x);
   fill(columns);
   fill(bias);
-  kernels.vector(x.data(), inputs, columns.data(), bias.data(), outputs, 0, y.data());
+  kernels.dense_vector(x.data(), inputs, columns.data(), bias.data(), outputs, 0, y.data());
   for (int m = 0; m < outputs; ++m) {
     int count = 0;
     for (int k = 0; k < inputs; ++k) count += bit(bits.data(), k) == bit(&weight[at(m) * words_for(at(inputs))], k);
@@ -203,8 +206,8 @@ void check_floats(const Kernels& kernels, int count, int points) {
   Aligned<float> x(at(count * lanes)), scales(at(lanes));
   fill(x);
   std::vector<float> largest(at(count), -1.5f), expected = largest;
-  kernels.raise(x.data(), count, points, largest.data());
-  kernels.scales(x.data(), count, scales.data());
+  kernels.update_max(x.data(), count, points, largest.data());
+  kernels.mean_abs(x.data(), count, scales.data());
   for (int k = 0; k < count; ++k) {
     for (int p = 0; p < points; ++p) expected[at(k)] = std::max(expected[at(k)], x[at(k * lanes + p)]);
   }
