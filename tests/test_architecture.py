@@ -19,7 +19,7 @@ import bipointnet
 ROOT = Path(bipointnet.__file__).parent
 # Every module, and what each subsystem may import besides itself. A new module is one more name here.
 MODULES = {
-    "": "__init__ __main__ config demo errors files",
+    "": "__init__ __main__ config delta demo errors files",
     "analysis": "__init__ figures study theory",
     "cli": "__init__ analyze common export predict segment train",
     "convert": "__init__ binarize graph record report trace",
@@ -35,18 +35,19 @@ MODULES = {
     "viz": "__init__ demo_figure labeled palette render",
 }
 MAY_IMPORT = {
+    "delta": "",
     "errors": "",
     "files": "",
     "config": "errors",
     "data": "errors files",
-    "nn": "errors",
+    "nn": "delta errors",
     "models": "config errors files nn",
     "convert": "errors nn",
-    "runtime": "_core data errors models nn",
+    "runtime": "_core data delta errors models nn",
     "evaluation": "data models nn",
     "training": "config data errors evaluation files models nn",
-    "analysis": "data evaluation files models nn runtime",
-    "packing": "_core errors files models nn runtime",
+    "analysis": "data delta evaluation files models nn runtime",
+    "packing": "_core delta errors files models nn runtime",
     "viz": "data errors files",
     "demo": "config data evaluation models nn packing runtime training viz",
     "cli": "analysis config data demo errors evaluation models nn packing runtime training viz",
@@ -55,7 +56,7 @@ MAY_IMPORT = {
 }
 # Modules that may be imported where PyTorch is not installed. A command imports it when it needs it.
 NEVER_TORCH = {
-    "": "__init__ __main__ config errors files",
+    "": "__init__ __main__ config delta errors files",
     "analysis": "__init__ figures theory",
     "cli": MODULES["cli"],
     "data": MODULES["data"],

@@ -85,6 +85,7 @@ def _inspect_packed(path: Path) -> tuple[dict[str, Any], Table]:
     tensors = sum(t.bytes for t in model.tensors.values())
     return {
         "model": model.manifest["model"],
+        "task": model.task,
         "classes": model.classes,
         "categories": model.categories,
         "channels": model.channels,
