@@ -79,7 +79,7 @@ def train_all(data: PointClouds, folders: dict[str, Path], watch: Callable[[str,
 
 def contestant(name: str, figures: dict[str, Any], data: PointClouds, folder: Path) -> Contestant:
     """A trained network, evaluated by its last epoch."""
-    model, _ = checkpoint.load_model(folder)
+    model, _ = checkpoint.load_run(folder)
     history = checkpoint.load(folder / "resume.safetensors")[1]["history"]
     evaluation = evaluate(
         model, torch.from_numpy(data.test.points), data.test.labels, len(data.classes), figures["points"]

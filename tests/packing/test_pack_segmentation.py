@@ -41,7 +41,7 @@ def export(model: nn.Module, path: Path, **options: Any) -> runtime.Model:
 def test_a_converted_float_network_is_packed_like_any_other(tnets, tmp_path):
     torch.manual_seed(0)
     model, report = binarize(ScenePointNet(len(CLASSES), in_channels=9, tnets=tnets))
-    assert isinstance(model.joined[0].linear, BinaryLinear), str(report)
+    assert isinstance(model.get_submodule("joined.0.linear"), BinaryLinear), str(report)
     export(shaken(model, 9, 0), tmp_path / "a.bpn")
     require_same(model, tmp_path / "a.bpn", 40, 9)
 

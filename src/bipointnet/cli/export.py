@@ -104,7 +104,7 @@ def _inspect_run(run: Path) -> tuple[dict[str, Any], Table]:
     from bipointnet.models import checkpoint
     from bipointnet.nn import BinaryLinear, deployed_bytes, operations
 
-    network, facts = checkpoint.load_model(run)
+    network, facts = checkpoint.load_run(run)
     points = facts["config"]["points"]
     counted = operations(network, points, facts["channels"])
     right = dict.fromkeys(("parameters", "scales", "multiply-adds"), "right")

@@ -69,7 +69,7 @@ def export(
 
 def export_run(run: str | Path, path: str | Path, last: str = "f16") -> int:
     """Write the network of a run folder or a checkpoint file as a packed file, and return its size in bytes."""
-    model, facts = checkpoint.load_model(Path(run))
+    model, facts = checkpoint.load_run(Path(run))
     config = facts["config"]
     training = {
         "data": facts.get("data"),

@@ -247,8 +247,8 @@ def load(path: str | Path, isa: str | None = None) -> Model:
     except _core.FormatError as error:
         if "config" in (peek(path) or {}):
             raise UserError(
-                f"{path}: a checkpoint where a packed model is expected; export it first: bipointnet export {path} "
-                "-o FILE"
+                f"{path}: a checkpoint where a packed model is expected; load it with bipointnet.load_run, or export "
+                f"it first: bipointnet export {path} -o FILE"
             ) from error
         raise UserError(
             f"{path}: not a packed model, or a damaged one ({_sentence(error)}); copy it again, or export it anew with "
@@ -350,7 +350,10 @@ def _why_unreadable(path: Path, error: OSError) -> str:
     if not path.exists():
         return "there is no such file; check the path"
     if path.is_dir() and (path / "last.safetensors").exists():
-        return f"a run folder where a packed model is expected; export it first: bipointnet export {path} -o FILE"
+        return (
+            "a run folder where a packed model is expected; load it with bipointnet.load_run, or export it first: "
+            f"bipointnet export {path} -o FILE"
+        )
     if path.is_dir():
         return "a folder where a packed model is expected; name the file"
     return f"cannot be read ({error.strerror}); expected a packed model, check its permissions"

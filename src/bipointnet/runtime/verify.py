@@ -222,7 +222,7 @@ class TorchReference:
             raise UserError(
                 f"{run}: a packed model where its run is expected; name the run folder it was exported from"
             )
-        self.network, facts = checkpoint.load_model(run)
+        self.network, facts = checkpoint.load_run(run)
         self.packed = packed
         self.inputs: list[Read] = []
         if (facts["classes"], facts["channels"]) != (model.classes, model.channels):
