@@ -1,4 +1,4 @@
-"""Packed files of earlier versions: they load for ever and answer as they did."""
+"""Packed files of earlier versions still load and still predict the same."""
 
 from pathlib import Path
 
@@ -9,20 +9,20 @@ import bipointnet
 from bipointnet.data.shapes import CLASSES, make_object
 
 FOLDER = Path(__file__).parents[1] / "golden"
-# Points, and a share of right answers a little below what it was when the file was made. Between them the files have
-# most operations; T-Nets are missing.
+# Points, and an accuracy slightly below the one when the file was made. Together the files have most operations;
+# T-Nets are missing.
 FILES = {"shapes-v1": (128, 0.88), "shapes-xnor-v1": (64, 0.6), "shapes-abc-net-v1": (64, 0.6)}
 
 
 PARTS = "shapes-parts-v1"
 
 
-def test_every_golden_file_is_known():
+def test_every_golden_file_is_tested():
     assert {path.stem for path in FOLDER.iterdir()} == {*FILES, PARTS}
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_golden_file_still_names_the_built_in_shapes(name):
+def test_a_golden_file_still_classifies_the_built_in_shapes(name):
     points, share = FILES[name]
     model = bipointnet.load(FOLDER / f"{name}.bpn")
     rng = np.random.default_rng(11)
@@ -33,7 +33,7 @@ def test_a_golden_file_still_names_the_built_in_shapes(name):
     assert found > share
 
 
-def test_a_golden_file_still_names_the_parts_of_the_built_in_shapes():
+def test_a_golden_file_still_labels_the_parts_of_the_built_in_shapes():
     model = bipointnet.load(FOLDER / f"{PARTS}.bpn")
     rng = np.random.default_rng(11)
     assert tuple(model.categories) == CLASSES

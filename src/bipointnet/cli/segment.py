@@ -73,7 +73,7 @@ def _packed_labeller(path: Path) -> Labeller:
 
     return Labeller(
         logits,
-        lambda category: model.parts(category if category >= 0 else None),
+        lambda category: model.accepted_classes(category if category >= 0 else None),
         model.classes,
         model.categories,
         model.channels,
