@@ -1,4 +1,4 @@
-"""PointNets with random values wherever training would set them, for the tests of packing and of the runtime."""
+"""PointNets with random values for everything that training sets, for the tests of packing and of the runtime."""
 
 import dataclasses
 from pathlib import Path

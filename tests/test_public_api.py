@@ -1,6 +1,7 @@
 """The public API: exports that a type checker sees, imported on first use, never shadowed by a module."""
 
 import ast
+import inspect
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import bipointnet
 
 ROOT = Path(bipointnet.__file__).parent
+DOCUMENTED = ("runtime", "packing", "models.checkpoint")  # modules whose public names have examples
 
 # Ten lines as a user writes them. The type that a checker reveals for each `reveal_type` is in REVEALED.
 SCRIPT = """
@@ -88,7 +90,16 @@ def test_no_module_shadows_a_public_name():
     assert shown.stdout.split() == [], "public names that are modules"
 
 
-def test_the_package_says_that_it_is_typed():
+@pytest.mark.parametrize("name", [n for n, home in bipointnet._PUBLIC.items() if home.startswith(DOCUMENTED)])
+def test_a_public_name_has_a_docstring_with_an_example(name):
+    documented = getattr(bipointnet, name)
+    assert ">>>" in (documented.__doc__ or ""), name
+    if inspect.isclass(documented):
+        methods = [m for key, m in vars(documented).items() if inspect.isfunction(m) and not key.startswith("_")]
+        assert all(method.__doc__ for method in methods)
+
+
+def test_the_package_is_marked_as_typed():
     assert (ROOT / "py.typed").is_file()
 
 

@@ -10,7 +10,7 @@ from bipointnet import load
 from bipointnet.config import Config
 from bipointnet.data.normalize import normalize
 from bipointnet.errors import UserError
-from bipointnet.evaluation.verify_torch import rounding_errors, verify_against_run
+from bipointnet.evaluation.verify_torch import TorchComparison, rounding_errors, verify_against_run
 from bipointnet.packing import pack
 from bipointnet.runtime import reference
 from bipointnet.runtime.verify import failures
@@ -68,6 +68,39 @@ def test_a_different_network_is_found(folder, tmp_path, monkeypatch):
         verify_against_run(folder / "plain.bpn", folder / "transformed")
     with pytest.raises(UserError, match=r"a packed model where a run folder .* is expected"):
         verify_against_run(folder / "plain.bpn", folder / "plain.bpn")
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_different_bit_is_explained_by_rounding_or_by_an_earlier_bit(folder, rounded, monkeypatch):
+    """Bits of the core's trace are flipped: after a sign, then in the next layer at the same and at another point."""
+    if rounded:
+        monkeypatch.setattr(
+            "bipointnet.evaluation.verify_torch.rounding_errors",
+            lambda packed, values: [np.full(value.shape, np.inf) for value in values],
+        )
+    model, packed = load(folder / "plain.bpn"), reference.read(folder / "plain.bpn")
+    assert [op["op"] for op in packed.manifest["program"][1:5]] == ["dense", "sign", "bilinear", "bilinear_pool"]
+    cloud = np.ascontiguousarray(normalize(batch(1, 50)[0]))
+    values = model.trace(cloud, normalize=False)
+    floats = np.abs(values[1])
+    point, channel = np.unravel_index(floats.argmax(), floats.shape)
+    comparison = TorchComparison(folder / "plain", model, packed)
+    comparison.compare("unchanged", cloud, None, values)
+    assert comparison.facts()["bits_different"] == 0
+    values[2][point, channel] ^= 1  # behind the float farthest from zero
+    values[3][point, 5] ^= 1  # depends on the bit above
+    comparison.compare("flipped", cloud, None, values)
+    facts = comparison.facts()
+    assert (facts["bits_different"], facts["bits_that_follow"]) == (2, 1)
+    assert (facts["bits_within_rounding"], facts["bits_unexplained"]) == ((1, 0) if rounded else (0, 1))
+    assert facts["first_unexplained"] == (
+        [] if rounded else ["flipped, operation 2 (sign): 1 bit differs by more than rounding"]
+    )
+    values[2][point, channel] ^= 1
+    values[3][point, 5] ^= 1
+    values[3][(point + 1) % 50, 5] ^= 1  # a sum of bits is exact: no rounding explains it
+    comparison.compare("integer", cloud, None, values)
+    assert comparison.facts()["bits_unexplained"] == facts["bits_unexplained"] + 1
 
 
 @pytest.mark.parametrize("name", ["plain", "transformed", "float", "scaled", "first"])

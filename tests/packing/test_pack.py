@@ -201,9 +201,9 @@ def test_full_precision_logits_equal_the_network(options, pool, tmp_path):
 
 def test_a_cloud_is_normalized_unless_raw(tmp_path):
     file = packed(network(), tmp_path)
-    given = cloud(50)
-    moved = given * 3 + np.array([4, -2, 1], np.float32)
-    expected, _ = reference.run_program(file, given, raw=True)
+    x = cloud(50)
+    moved = x * 3 + np.array([4, -2, 1], np.float32)
+    expected, _ = reference.run_program(file, x, raw=True)
     assert np.array_equal(reference.run_program(file, moved)[0], expected)
     assert not np.array_equal(reference.run_program(file, moved, raw=True)[0], expected)
     assert np.array_equal(reference.run_program(file, normalize(moved), raw=True)[0], expected)
@@ -294,13 +294,13 @@ def test_the_golden_vector_is_exact_and_robust_to_rounding(tnets, tmp_path):
     file = packed(model, tmp_path)
     golden = file.manifest["golden"]
     assert np.array_equal(reference.golden_logits(file), file.tensors["golden"])
-    given = reference.golden_cloud(golden["seed"], golden["points"], 3)
+    x = reference.golden_cloud(golden["seed"], golden["points"], 3)
     rng = np.random.default_rng(0)
     for _ in range(5):
-        rounded = given * (1 + rng.uniform(-1e-7, 1e-7, given.shape)).astype(np.float32)
+        rounded = x * (1 + rng.uniform(-1e-7, 1e-7, x.shape)).astype(np.float32)
         logits, _ = reference.run_program(file, rounded)
         assert np.abs(logits - file.tensors["golden"]).max() <= golden["tolerance"]
-    expected, _ = Recorded(model)(normalize(given))
+    expected, _ = Recorded(model)(normalize(x))
     assert np.abs(expected - file.tensors["golden"]).max() <= golden["tolerance"]
 
 

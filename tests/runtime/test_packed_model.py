@@ -119,9 +119,9 @@ def test_any_real_array_is_accepted(model, kind):
         "fortran": np.asfortranarray(cloud),
         "frozen": frozen,
     }
-    given = forms[kind] if kind in forms else cloud.astype(kind)
+    points = forms[kind] if kind in forms else cloud.astype(kind)
     for normalized in (True, False):
-        found = model.logits(given, normalize=normalized)
+        found = model.logits(points, normalize=normalized)
         assert np.array_equal(found, model.logits(cloud, normalize=normalized))
 
 

@@ -1,4 +1,4 @@
-"""verify without PyTorch: it compares bits, finds differences, and says in words what it found."""
+"""verify without PyTorch: it compares bits, finds differences, and reports them in words."""
 
 from pathlib import Path
 

@@ -204,7 +204,8 @@ class TorchComparison:
         self.bits_within_rounding += int(wrong.sum()) - far
         self.bits_unexplained += far
         if far:
-            self._list(f"{name}, operation {at} ({op}): {far} bits differ by more than rounding")
+            bits = "1 bit differs" if far == 1 else f"{far:,} bits differ"
+            self._list(f"{name}, operation {at} ({op}): {bits} by more than rounding")
 
     def _compare_labels(
         self, name: str, logits: np.ndarray, found: np.ndarray, error: np.ndarray, affected: np.ndarray

@@ -48,10 +48,12 @@ def find(run: Path) -> Path:
 def load_run(run: str | Path) -> tuple[nn.Module, dict[str, Any]]:
     """The trained network of a run folder (its last epoch) or checkpoint file, in eval mode, and the facts of its run.
 
-        network, facts = bipointnet.load_run("runs/chairs")
-        facts["classes"]  # names of the classes
-
     `bipointnet.load` loads packed models.
+
+    Example:
+        >>> network, facts = bipointnet.load_run("runs/chairs")  # doctest: +SKIP
+        >>> facts["classes"]  # doctest: +SKIP
+        ['chair', 'table']
     """
     path = find(Path(run))
     tensors, facts = load(path)

@@ -3,7 +3,7 @@
 The other runtimes (peers) execute the float twin of the packed model (float_twin.py).
 
 All runtimes run in one process and take turns for many rounds, so that other load on the machine affects all of them
-alike. A turn is four calls. In the first call the caches are full of the other runtimes' data, which costs a network
+equally. A turn is four calls. In the first call the caches are full of the other runtimes' data, which costs a network
 that fits the second-level cache most; its time is reported as `first_call_us`. The other three calls show the latency
 of repeated calls; their median and 99th percentile are the result. All times are in microseconds. Every runtime does
 the same: it reads a normalized cloud and computes the logits. The time of `Model.predict`, which also normalizes the
@@ -82,7 +82,7 @@ def installed_peers(
 ) -> dict[str, Call]:
     """The installed runtimes and those in `more`, each ready to run the float twin on `cloud` (N, C) float32.
 
-    Each is called once, and its logits are compared with those of numpy.
+    Each is called once, and its logits are compared with the logits of numpy.
     """
     weights = random_weights(steps)
     found: dict[str, Call] = {}
@@ -162,7 +162,7 @@ def bench(
     total = rounds + batch_rounds + 2 * WARM_UP
     calls = {**isas, "predict": _predict_call(model, cloud, threads), **peers}
     times = take_turns(calls, rounds, lambda done, of: progress(done, total))
-    # Batches are timed apart from the rest: one call takes as long as dozens of the others.
+    # Batches are timed separately: one call takes as long as dozens of the others.
     many = threads if threads > 1 else _cores()
     batch = bench_batch(model, points, many, batch_rounds, lambda done, of: progress(total - of + done, total))
     median = {name: _microseconds(t.repeated, 0.5) for name, t in times.items()}
@@ -201,7 +201,7 @@ def bench_batch(model: Model, points: int, threads: int, rounds: int, progress: 
 
 
 def cpu_name() -> str:
-    """The name of the processor, if the system tells it, or else its architecture."""
+    """The name of the processor, or its architecture if the name is unknown."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -45,7 +45,7 @@ def parse_header(content: bytes) -> Header:
 def peek(path: Path) -> dict[str, Any] | None:
     """The manifest of a packed model or the facts of a checkpoint, unchecked; None for any other file.
 
-    Reads only the header. `"program" in peek(path)` tells a packed model, `"config" in peek(path)` a checkpoint.
+    Reads only the header. "program" is a key of packed models only, "config" of checkpoints only.
     """
     try:
         with open(path, "rb") as file:

@@ -1,7 +1,7 @@
 """The operations of a packed model, as `inspect` lists them and the float twin of a benchmark copies them.
 
-This module says how each operation changes the width of the current value and what it costs. What an operation
-computes is written twice, in the core and in `reference`. docs/format.md defines the operations.
+It lists for each operation the width of the value before and after it, and its cost. The computation itself is written
+twice, in the core and in `reference`. docs/format.md defines the operations.
 """
 
 from typing import Any, NamedTuple
