@@ -23,6 +23,7 @@ from bipointnet.config import CHOICES
 from bipointnet.files import write_beside
 from bipointnet.packing import pack
 from bipointnet.runtime import bench
+from bipointnet.runtime.float_twin import float_bytes, float_twin
 from bipointnet.runtime.model import load
 
 HERE = Path(__file__).parent
@@ -46,10 +47,10 @@ def measure(runs: Path, points: int, rounds: int) -> dict:
             model = load(path)
             sizes[method] = model.bytes
             calls[method] = lambda model=model: model.logits(cloud, normalize=False)
-        steps = bench.float_twin(load(Path(folder) / "lsr.bpn"))
-        peers = bench.peers_here(steps, cloud, 1)
+        steps = float_twin(load(Path(folder) / "lsr.bpn"))
+        peers = bench.installed_peers(steps, cloud, 1)
         calls["fp"] = peers["onnxruntime"]
-        sizes["fp"] = bench.float_bytes(steps)
+        sizes["fp"] = float_bytes(steps)
         times = bench.take_turns(calls, rounds, lambda done, of: None)
     accuracy = {}
     for method in calls:
@@ -65,7 +66,7 @@ def measure(runs: Path, points: int, rounds: int) -> dict:
         "pool": POOL,
         "methods": {
             name: {
-                "us": round(1e6 * float(np.median(times[name].warm)), 1),
+                "us": round(1e6 * float(np.median(times[name].repeated)), 1),
                 "bytes": sizes[name],
                 "shapes_oa": round(accuracy[name], 2),
             }

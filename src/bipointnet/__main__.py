@@ -1,4 +1,4 @@
-"""`python -m bipointnet` is the command `bipointnet`."""
+"""Run the command line: `python -m bipointnet` is the same as `bipointnet`."""
 
 from bipointnet.cli import main
 

@@ -1,13 +1,20 @@
-"""The compiled core: packing of signs, and packed models."""
+"""The compiled core: packed models, and packing of signs."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-class FormatError(ValueError): ...
-class InputError(ValueError): ...
-class IsaError(ValueError): ...
+class FormatError(ValueError):
+    """A file is not a valid packed model."""
+
+class InputError(ValueError):
+    """Clouds or a category do not fit the model."""
+
+class IsaError(ValueError):
+    """An instruction set is unknown or not available on this machine."""
 
 class Model:
+    """A packed model, ready to run. `bipointnet.Model` wraps it."""
+
     def __init__(self, data: bytes, isa: str | None = None) -> None: ...
     @property
     def manifest(self) -> str: ...
@@ -25,14 +32,22 @@ class Model:
     def task(self) -> str: ...
     @property
     def segments(self) -> bool: ...
-    def predict(
-        self, points: NDArray[np.float32], raw: bool, threads: int, category: int = -1
-    ) -> NDArray[np.float32]: ...
+    def predict(self, points: NDArray[np.float32], raw: bool, threads: int, category: int = -1) -> NDArray[np.float32]:
+        """Logits (B, classes) of clouds (B, N, C), or (B, N, classes) if the model labels points."""
+
     def trace(
         self, points: NDArray[np.float32], raw: bool, category: int = -1
-    ) -> list[NDArray[np.uint8] | NDArray[np.float32]]: ...
+    ) -> list[NDArray[np.uint8] | NDArray[np.float32]]:
+        """The value after every operation, for a cloud (N, C)."""
 
-def pack_signs(values: NDArray[np.float32]) -> NDArray[np.uint64]: ...
-def delta(n: int) -> float: ...
-def isas() -> list[str]: ...
-def default_isa() -> str: ...
+def pack_signs(values: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """Pack the signs of (rows, columns) into (rows, ceil(columns / 64)) words; a bit is 1 where the value is >= 0."""
+
+def delta(n: int) -> float:
+    """The shift of a max pool over n points."""
+
+def isas() -> list[str]:
+    """The instruction sets of this machine, fastest first."""
+
+def default_isa() -> str:
+    """The instruction set in use: the environment variable BIPOINTNET_ISA, or else the fastest one."""

@@ -15,13 +15,13 @@ import torch
 from bipointnet.config import Config
 from bipointnet.data import open_dataset
 from bipointnet.data.dataset import PointClouds
+from bipointnet.evaluation.bench_torch import bench
 from bipointnet.evaluation.networks import Evaluation, evaluate
+from bipointnet.evaluation.verify_torch import verify_against_run
 from bipointnet.models import checkpoint
 from bipointnet.nn import deployed_bytes
 from bipointnet.packing import pack
 from bipointnet.runtime import model as runtime
-from bipointnet.runtime.bench import bench
-from bipointnet.runtime.verify import verify
 from bipointnet.training.loop import Moment, Row, train
 from bipointnet.viz import demo_figure as report
 
@@ -79,7 +79,7 @@ def train_all(data: PointClouds, folders: dict[str, Path], watch: Callable[[str,
 
 def contestant(name: str, figures: dict[str, Any], data: PointClouds, folder: Path) -> Contestant:
     """A trained network, evaluated by its last epoch."""
-    model, _ = checkpoint.load_model(folder)
+    model, _ = checkpoint.load_run(folder)
     history = checkpoint.load(folder / "resume.safetensors")[1]["history"]
     evaluation = evaluate(
         model, torch.from_numpy(data.test.points), data.test.labels, len(data.classes), figures["points"]
@@ -120,7 +120,7 @@ def ship(folder: Path, data: PointClouds, one_bit: Contestant, watch: Callable[[
     clouds = data.test.points[:, : one_bit.figures["points"]]  # (M, P, 3)
     path = folder / "demo.bpn"
     pack.export_run(one_bit.run, path)
-    verified = verify(path, data=clouds[:VERIFIED], run=one_bit.run, watch=watch)
+    verified = verify_against_run(path, one_bit.run, data=clouds[:VERIFIED], progress=watch)
     said = runtime.load(path).predict(clouds)
     return {
         "file": str(path),
@@ -131,5 +131,5 @@ def ship(folder: Path, data: PointClouds, one_bit: Contestant, watch: Callable[[
         "truth": data.classes[data.test.labels[0]],
         "name": said.names[0],
         "probability": float(said.probabilities[0].max()),
-        "bench": bench(path, rounds=RACED, watch=watch),
+        "bench": bench(path, rounds=RACED, progress=watch),
     }

@@ -242,7 +242,7 @@ def test_training_logs_what_a_look_inside_shows(tiny, tmp_path):
     figures = train(dataclasses.replace(QUICK, model="pointnet"), tiny, tmp_path)
     rows = rows_of(tmp_path)
     assert all(float(row["regularizer"]) > 0 and 0 < float(row["zero_gradient"]) < 100 for row in rows)
-    network, _ = checkpoint.load_model(tmp_path)
+    network, _ = checkpoint.load_run(tmp_path)
     seen = probe(network, normalize(torch.from_numpy(tiny.test.points)[:, : QUICK.points]))
     assert seen == pytest.approx({name: float(rows[-1][name]) for name in seen}, rel=1e-5)
     assert seen == pytest.approx({name: figures[name] for name in seen}, rel=1e-5)
@@ -346,7 +346,7 @@ def test_runs_as_json(analyze, place):
     clouds = open_dataset(str(place / "data"), 24).test.points
     few = torch.from_numpy(clouds[evenly_spaced(9, len(clouds))])
     for row in found[:2]:
-        _, bits = classify(checkpoint.load_model(place / row["run"])[0], few, 24)
+        _, bits = classify(checkpoint.load_run(place / row["run"])[0], few, 24)
         assert row["entropy"] == pytest.approx(metrics.bit_entropy(bits.numpy()).mean(), abs=1e-9)
 
 

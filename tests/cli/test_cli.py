@@ -117,7 +117,7 @@ def test_verify_compares_everything(trained, packed, tmp_path):
     report = json.loads(run("verify", packed, "--run", folder, "--data", data, "--json").stdout)
     assert report["ok"]
     assert report["clouds"] == report["torch"]["clouds"] == 37
-    assert report["torch"]["labels_different"] == report["torch"]["unexplained"] == 0
+    assert report["torch"]["labels_different"] == report["torch"]["bits_unexplained"] == 0
     shown = without_torch("verify", packed)
     assert shown.returncode == 0
     assert "All is as it should be" in shown.stdout
@@ -133,7 +133,7 @@ def test_verify_compares_everything(trained, packed, tmp_path):
 def test_bench_prints_a_table_and_json(packed):
     report = json.loads(run("bench", packed, "--points", "32", "--rounds", "3", "--json").stdout)
     assert (report["points"], report["threads"], report["rounds"]) == (32, 1, 3)
-    assert report["ratio"]["torch"] > 0
+    assert report["speedup"]["torch"] > 0
     shown = without_torch("bench", packed, "--points", "32", "--rounds", "3")
     assert shown.returncode == 0, shown.stderr
     assert "portable" in shown.stdout
@@ -258,7 +258,7 @@ def test_demo_trains_judges_and_draws(tmp_path, monkeypatch, tiny):
     monkeypatch.setattr(demo, "VERIFIED", 2)
     shipped = demo.ship(tmp_path, data, contestants[0], lambda done, of: None)
     assert shipped["verify"]["ok"]
-    assert shipped["verify"]["torch"]["unexplained"] == 0
+    assert shipped["verify"]["torch"]["bits_unexplained"] == 0
     assert (tmp_path / "demo.bpn").stat().st_size == shipped["bench"]["bytes"]["packed"]
     assert shipped["as_torch"] >= shipped["clouds"] - 1, "the last layer is rounded to float16"
     assert shipped["name"] in tiny.classes

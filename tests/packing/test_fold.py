@@ -1,4 +1,4 @@
-"""Lines that give the right integer threshold for every number of points."""
+"""Folded thresholds: lines give the exact integer threshold for every number of points."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -6,22 +6,22 @@ from hypothesis import strategies as st
 from torch import nn
 
 from bipointnet.nn import delta
-from bipointnet.packing.fold import MOST_POINTS, Folded, Stage
+from bipointnet.packing.fold import MOST_POINTS, FoldedLayer, Stage
 
 
-def folded(values: np.ndarray, p: np.ndarray, q: np.ndarray) -> Folded:
+def folded(values: np.ndarray, p: np.ndarray, q: np.ndarray) -> FoldedLayer:
     stage = Stage("layer", nn.Identity())
-    return Folded(stage, np.empty(0), values, p, q)
+    return FoldedLayer(stage, np.empty(0), values, p, q)
 
 
 def lines(p: np.ndarray, q: np.ndarray, columns: int = 128) -> np.ndarray:
-    """What is written for y = p z + q."""
+    """The line that is written for y = p z + q."""
     z = (2.0 * np.arange(columns + 1) - columns)[:, None]
     return folded(p * z + q, p, q).moving_line()
 
 
 def thresholds(line: np.ndarray, columns: int, numbers: np.ndarray) -> np.ndarray:
-    """T of every row for every number of points, cut to 0 ... K + 1: (rows, numbers)."""
+    """T of every row for every number of points, clipped to 0 ... K + 1: (rows, numbers)."""
     d = np.array([delta(int(n)) for n in numbers])
     a, b = line.astype(np.float64).T
     return np.clip(np.ceil(a[:, None] + b[:, None] * d), 0, columns + 1)
@@ -33,7 +33,7 @@ def true_thresholds(p: np.ndarray, q: np.ndarray, columns: int, numbers: np.ndar
     return np.stack([(p[i] * z[:, None] + q[i] < d).sum(axis=0) for i in range(len(p))])
 
 
-def test_float32_lines_give_the_right_threshold_for_every_number_of_points():
+def test_float32_lines_give_the_exact_threshold_for_every_number_of_points():
     rng = np.random.default_rng(0)
     p, q = np.abs(rng.normal(0.09, 0.04, 1024)) + 1e-3, rng.normal(0, 1, 1024)
     line = lines(p, q)
@@ -44,7 +44,7 @@ def test_float32_lines_give_the_right_threshold_for_every_number_of_points():
     assert np.array_equal(thresholds(line[rows], 128, numbers), expected)
     plain = np.stack([64 - q / (2 * p), 1 / (2 * p)], axis=1).astype(np.float32)
     everywhere = thresholds(plain, 128, numbers) == thresholds(line, 128, numbers)
-    assert not everywhere.all(), "rounding alone would do, and this test says nothing"
+    assert not everywhere.all(), "rounding the algebra gives the same lines, so this test checks nothing"
 
 
 @settings(max_examples=60)
@@ -60,7 +60,7 @@ def test_lines_hold_for_slopes_of_any_size(p, q, columns):
     assert np.array_equal(thresholds(line, columns, numbers), expected)
 
 
-def test_a_mean_is_compared_at_its_own_zero():
+def test_a_mean_is_compared_exactly_where_its_threshold_is_an_integer():
     """a = (K - q / p) / 2; where it is an integer, the layer's arithmetic decides, not the rounding of a."""
     p = np.array([0.1, 0.3, 0.7, 0.1, 0.0, 0.0])
     q = np.array([-0.1 * 2, -0.3 * 6, 0.7 * 4, 0.05, 1.0, -1.0])

@@ -1,4 +1,4 @@
-"""A packed network takes the bits and gives the logits of the network it was made from."""
+"""A packed network has the bits and logits of the network it was exported from."""
 
 import copy
 import json
@@ -19,6 +19,7 @@ from torch import nn
 from bipointnet.config import Config
 from bipointnet.convert import binarize
 from bipointnet.data.normalize import normalize
+from bipointnet.evaluation.verify_torch import one_bit_layers
 from bipointnet.models import PointNet, build, checkpoint, vanilla_pointnet
 from bipointnet.nn import (
     LSR,
@@ -29,8 +30,8 @@ from bipointnet.nn import (
     PooledLayer,
 )
 from bipointnet.packing import pack
+from bipointnet.packing.bits import pack_bits
 from bipointnet.runtime import reference
-from bipointnet.runtime.verify import readers
 
 POINTS = (1, 2, 63, 200)
 
@@ -40,41 +41,41 @@ def packed(model: nn.Module, tmp_path: Path, last: str = "f32") -> reference.Pac
     return reference.read(tmp_path / "model.bpn")
 
 
-class Watched:
-    """A network in float64, whose bi-linear layers tell what they take the sign of."""
+class Recorded:
+    """A network in float64 that records the inputs of its 1-bit layers."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.model, self.seen = copy.deepcopy(model).double().eval(), []
+        self.model, self.inputs = copy.deepcopy(model).double().eval(), []
         for module in self.model.modules():
             if isinstance(module, PooledLayer):
                 module.fused = False
             if isinstance(module, BinaryLinear):
-                module.register_forward_pre_hook(self._keep)
+                module.register_forward_pre_hook(self._record)
 
-    def _keep(self, layer: Any, given: tuple[Any, ...]) -> None:
-        x = given[0][0]
+    def _record(self, layer: Any, inputs: tuple[Any, ...]) -> None:
+        x = inputs[0][0]
         bits = layer.method.binarize_input(x, layer) > 0
-        self.seen.append((bits.numpy(), (x - layer.method.input_threshold(layer)).numpy()))
+        self.inputs.append((bits.numpy(), (x - layer.method.input_threshold(layer)).numpy()))
 
     @torch.no_grad()
     def __call__(self, points: np.ndarray) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
-        """Logits of one cloud, and the bits and floats less threshold in front of each bi-linear layer, in order."""
-        self.seen.clear()
+        """Logits of one cloud, and per 1-bit layer in order the bits and the floats minus threshold that it reads."""
+        self.inputs.clear()
         logits = self.model(torch.from_numpy(points).double().unsqueeze(0)).logits[0].numpy()
-        return logits, list(self.seen)
+        return logits, list(self.inputs)
 
 
 @dataclass
 class Comparison:
-    """Clouds compared bit by bit, and those where a float was too near its threshold for float32 to tell its side."""
+    """Bits compared, and clouds in which a float was too close to its threshold for float32 to decide its bit."""
 
     bits: int = 0
     undecided: int = 0
 
-    def __call__(self, network: Watched, file: reference.Packed, points: np.ndarray) -> None:
+    def __call__(self, network: Recorded, file: reference.Packed, points: np.ndarray) -> None:
         expected, before = network(points)
         logits, values = reference.run_program(file, points, raw=True)
-        read = [values[i - 1] for i in readers(file.manifest["program"])]
+        read = [values[i - 1] for i in one_bit_layers(file.manifest["program"])]
         assert len(read) == len(before)
         for bits, (expected_bits, floats) in zip(read, before, strict=True):
             assert bits.shape == floats.shape
@@ -83,15 +84,15 @@ class Comparison:
                 near = np.abs(floats) <= 1e-4 * np.abs(floats).max()
                 assert not (different & ~near).any()
                 self.undecided += 1
-                return  # what follows from another bit may be anything
+                return  # values that depend on a different bit may be anything
             self.bits += bits.size
         np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-4 * max(1.0, np.abs(expected).max()))
         assert logits.argmax() == expected.argmax()
 
 
 def compare(model: nn.Module, tmp_path: Path, channels: int = 3) -> None:
-    """All clouds agree in every bit and logit; at most one may hang on a float at its threshold."""
-    file, network, comparison = packed(model, tmp_path), Watched(model), Comparison()
+    """All clouds agree in every bit and logit; at most one may have a float at its threshold."""
+    file, network, comparison = packed(model, tmp_path), Recorded(model), Comparison()
     for points in POINTS:
         comparison(network, file, cloud(points, channels))
     assert comparison.undecided <= 1
@@ -105,7 +106,7 @@ CASES = [*product("bf", POOLS, METHODS), *product(("c", "d", "e", "six"), ("ema-
 
 
 @pytest.mark.parametrize(("variant", "pool", "method"), CASES)
-def test_every_bit_and_logit_is_the_networks(method, pool, variant, tmp_path):
+def test_every_bit_and_logit_equals_the_network(method, pool, variant, tmp_path):
     options = OPTIONS[variant]
     compare(network(method, pool, **options), tmp_path, options.get("in_channels", 3))
 
@@ -129,7 +130,7 @@ TRANSFORMED = [
 
 
 @pytest.mark.parametrize(("variant", "pool", "method"), TRANSFORMED)
-def test_every_bit_and_logit_is_the_networks_with_transforms(method, pool, variant, tmp_path):
+def test_every_bit_and_logit_equals_the_network_with_transforms(method, pool, variant, tmp_path):
     options = OPTIONS[variant]
     compare(network(method, pool, tnets=True, **options), tmp_path, options.get("in_channels", 3))
 
@@ -142,17 +143,17 @@ def test_a_converted_float_network_is_packed_like_any_other(tnets, tmp_path):
 
 
 MIXED = {
-    "a float layer behind the pool": ("head.0.0", lambda: nn.Linear(1024, 512)),
-    "a float layer in front of the pool": ("pooled.linear", lambda: nn.Linear(128, 1024)),
-    "a scale a point in the middle": ("points.0.0", lambda: BinaryLinear(64, 128, METHODS["xnor"])),
-    "a scale a point in front of the pool": ("pooled.linear", lambda: BinaryLinear(128, 1024, METHODS["xnor"])),
-    "another threshold behind the pool": ("head.0.0", lambda: BinaryLinear(1024, 512, METHODS["abc-net"])),
+    "a float layer after the pool": ("head.0.0", lambda: nn.Linear(1024, 512)),
+    "a float layer before the pool": ("pooled.linear", lambda: nn.Linear(128, 1024)),
+    "a scale per point in the middle": ("points.0.0", lambda: BinaryLinear(64, 128, METHODS["xnor"])),
+    "a scale per point before the pool": ("pooled.linear", lambda: BinaryLinear(128, 1024, METHODS["xnor"])),
+    "a different threshold after the pool": ("head.0.0", lambda: BinaryLinear(1024, 512, METHODS["abc-net"])),
 }
 
 
 @pytest.mark.parametrize("case", MIXED)
 @pytest.mark.parametrize("pool", ["ema-max", "avg"])
-def test_layers_of_several_kinds_stand_in_one_network(case, pool, tmp_path):
+def test_one_network_may_mix_kinds_of_layers(case, pool, tmp_path):
     name, layer = MIXED[case]
     torch.manual_seed(1)
     compare(shaken(with_layer(name, layer(), pool)), tmp_path)
@@ -160,7 +161,7 @@ def test_layers_of_several_kinds_stand_in_one_network(case, pool, tmp_path):
 
 @pytest.mark.parametrize("offset", [-0.7, -0.5, 0.5, 1.4, 1.6])
 def test_a_threshold_beyond_hardtanh_makes_constant_bits(offset, tmp_path):
-    """From 1/2 - v > 1 on no clipped number reaches it, and at -1 or below all do."""
+    """If 1/2 - v > 1, no clipped number reaches the threshold; if it is -1 or less, all do."""
     model = network("abc-net")
     with torch.no_grad():
         for layer in model.modules():
@@ -177,8 +178,8 @@ def test_a_scale_of_zero_makes_constant_channels(layer, tmp_path):
     compare(model, tmp_path)
 
 
-def test_the_network_as_it_is_first_built_with_all_its_ties(tmp_path):
-    """Fresh BatchNorm leaves integers, which are often 0. (A mean of them rounds, so there PyTorch is no evaluate.)"""
+def test_a_new_network_with_all_its_ties(tmp_path):
+    """New BatchNorm leaves integers, which are often 0. (A mean of them rounds, so PyTorch is no oracle for means.)"""
     for method, pool in product(METHODS, ("max", "ema-max")):
         torch.manual_seed(0)
         model = vanilla_pointnet(len(CLASSES), linear=BinaryLinear.of(METHODS[method]), pool=POOLS[pool]())
@@ -187,27 +188,27 @@ def test_the_network_as_it_is_first_built_with_all_its_ties(tmp_path):
 
 @pytest.mark.parametrize("options", [{}, {"tnets": True}, {"in_channels": 6, "tnets": True}, {"norm": False}], ids=str)
 @pytest.mark.parametrize("pool", ["max", "avg", "ema-avg"])
-def test_full_precision_logits_are_the_networks(options, pool, tmp_path):
+def test_full_precision_logits_equal_the_network(options, pool, tmp_path):
     model = network("fp", pool, **options)
-    file, exact = packed(model, tmp_path), Watched(model)
+    file, exact = packed(model, tmp_path), Recorded(model)
     for points in (1, 2, 63, 130):
-        given = cloud(points, options.get("in_channels", 3))
-        expected, _ = exact(given)
-        logits, _ = reference.run_program(file, given, raw=True)
+        x = cloud(points, options.get("in_channels", 3))
+        expected, _ = exact(x)
+        logits, _ = reference.run_program(file, x, raw=True)
         np.testing.assert_allclose(logits, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
-def test_a_cloud_is_normalised_unless_it_is_raw(tmp_path):
+def test_a_cloud_is_normalized_unless_raw(tmp_path):
     file = packed(network(), tmp_path)
-    given = cloud(50)
-    moved = given * 3 + np.array([4, -2, 1], np.float32)
-    expected, _ = reference.run_program(file, given, raw=True)
+    x = cloud(50)
+    moved = x * 3 + np.array([4, -2, 1], np.float32)
+    expected, _ = reference.run_program(file, x, raw=True)
     assert np.array_equal(reference.run_program(file, moved)[0], expected)
     assert not np.array_equal(reference.run_program(file, moved, raw=True)[0], expected)
     assert np.array_equal(reference.run_program(file, normalize(moved), raw=True)[0], expected)
 
 
-def test_a_last_layer_in_half_precision_is_its_weights_rounded(tmp_path):
+def test_a_last_layer_in_half_precision_has_rounded_weights(tmp_path):
     model = network()
     half = packed(model, tmp_path, last="f16")
     with torch.no_grad():
@@ -221,7 +222,7 @@ def test_a_last_layer_in_half_precision_is_its_weights_rounded(tmp_path):
 # The file
 
 
-def test_the_file_is_the_format(tmp_path):
+def test_the_file_has_the_documented_format(tmp_path):
     path = tmp_path / "model.bpn"
     size = pack.export(network(), path, classes=CLASSES, training={"data": "shapes", "test_oa": None})
     content = path.read_bytes()
@@ -277,7 +278,7 @@ def test_the_vanilla_network_of_forty_classes_is_small(last, most, tmp_path):
     assert size < most
 
 
-def test_exporting_twice_gives_the_same_bytes_and_leaves_the_network(tmp_path):
+def test_export_is_deterministic_and_does_not_change_the_network(tmp_path):
     model = network(tnets=True).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     for name in ("one", "two"):
@@ -290,18 +291,18 @@ def test_exporting_twice_gives_the_same_bytes_and_leaves_the_network(tmp_path):
 
 
 @pytest.mark.parametrize("tnets", [False, True])
-def test_the_golden_vector_is_the_answer_to_its_cloud_and_clear_of_rounding(tnets, tmp_path):
+def test_the_golden_vector_is_exact_and_robust_to_rounding(tnets, tmp_path):
     model = network(tnets=tnets)
     file = packed(model, tmp_path)
     golden = file.manifest["golden"]
     assert np.array_equal(reference.golden_logits(file), file.tensors["golden"])
-    given = reference.golden_cloud(golden["seed"], golden["points"], 3)
+    x = reference.golden_cloud(golden["seed"], golden["points"], 3)
     rng = np.random.default_rng(0)
     for _ in range(5):
-        rounded = given * (1 + rng.uniform(-1e-7, 1e-7, given.shape)).astype(np.float32)
+        rounded = x * (1 + rng.uniform(-1e-7, 1e-7, x.shape)).astype(np.float32)
         logits, _ = reference.run_program(file, rounded)
         assert np.abs(logits - file.tensors["golden"]).max() <= golden["tolerance"]
-    expected, _ = Watched(model)(normalize(given))
+    expected, _ = Recorded(model)(normalize(x))
     assert np.abs(expected - file.tensors["golden"]).max() <= golden["tolerance"]
 
 
@@ -314,16 +315,16 @@ def test_the_golden_cloud_is_splitmix64():
 
 
 @given(st.integers(1, 5), st.integers(1, 140), st.integers(0, 2**32))
-def test_bits_are_packed_as_the_core_packs_them(rows, columns, seed):
+def test_the_core_the_packer_and_the_reference_agree_on_packed_bits(rows, columns, seed):
     from bipointnet._core import pack_signs
 
     bits = np.random.default_rng(seed).random((rows, columns)) < 0.5
-    words = reference.pack_bits(bits)
+    words = pack_bits(bits)
     assert np.array_equal(words, pack_signs(np.where(bits, 1, -1).astype(np.float32)))
     assert np.array_equal(reference.unpack_bits(words, columns), bits)
 
 
-def test_a_run_is_packed_with_its_facts(tmp_path):
+def test_a_packed_run_keeps_its_facts(tmp_path):
     config = Config(epochs=3, seed=7, points=48)
     torch.manual_seed(0)
     model = shaken(build(config, len(CLASSES), 3))
@@ -353,5 +354,5 @@ def test_a_run_is_packed_with_its_facts(tmp_path):
         "version": "0.1.0",
     }
     comparison = Comparison()
-    comparison(Watched(model), reference.read(tmp_path / "file.bpn"), cloud(63))
+    comparison(Recorded(model), reference.read(tmp_path / "file.bpn"), cloud(63))
     assert comparison.bits > 0

@@ -1,4 +1,4 @@
-"""What `export` cannot run exactly is refused in one sentence, and nothing is written."""
+"""`export` rejects a network that cannot run exactly: one sentence, and no file is written."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ class Shifted(Method):
 
 
 class ScaledPoints(BinaryLinear):
-    """A scale a point, as XNOR has."""
+    """One scale per point, as in XNOR."""
 
     def forward(self, x):
         return super().forward(x) * x.abs().mean(dim=-1, keepdim=True)
@@ -46,12 +46,12 @@ def with_value(name: str, value: float) -> PointNet:
     return model
 
 
-REFUSED = {
-    "a network of another kind": (
+REJECTED = {
+    "a network of an unknown kind": (
         lambda: nn.Linear(3, 5),
-        "the network is a Linear; expected one of those that can be packed so far: PointNet",
+        "the network is a Linear; expected one of: PointNet, PartPointNet, ScenePointNet",
     ),
-    "an odd forward": (
+    "a different forward": (
         lambda: shaken(Doubled(len(CLASSES), linear=BinaryLinear.of(LSR()), tnets=False)),
         "the network is a Doubled",
     ),
@@ -59,7 +59,7 @@ REFUSED = {
         lambda: with_layer("head.0.0", BinaryLinear(1024, 512, Shifted())),
         "head.0.0: the method Shifted is not a product of signs with scales",
     ),
-    "a scale a point that the method does not tell of": (
+    "a scale per point that the method does not declare": (
         lambda: with_layer("head.1.0", ScaledPoints(512, 256, LSR())),
         "head.1.0: the method LSR is not a product of signs with scales",
     ),
@@ -78,19 +78,25 @@ REFUSED = {
         "pooled: MeasuredMax over a float layer",
     ),
     "a layer too wide": (lambda: with_layer("first.0", nn.Linear(40000, 64)), "first.0: 40000 inputs"),
-    "a layer that does not fit": (lambda: with_layer("head.0.0", BinaryLinear(1000, 512, LSR())), "expected 1024"),
-    "a number that is none": (lambda: with_value("head.0.0.weight", np.nan), "head.0.0.weight: holds numbers that are"),
-    "a variance below zero": (lambda: with_value("head.0.1.running_var", -1.0), "head.0.0: its outputs are not finite"),
-    "a number too large for half": (
+    "a layer with a wrong number of inputs": (
+        lambda: with_layer("head.0.0", BinaryLinear(1000, 512, LSR())),
+        "expected 1024",
+    ),
+    "a weight that is NaN": (
+        lambda: with_value("head.0.0.weight", np.nan),
+        "head.0.0.weight: holds NaN or infinite values",
+    ),
+    "a negative variance": (lambda: with_value("head.0.1.running_var", -1.0), "head.0.0: its outputs are not finite"),
+    "a weight too large for half precision": (
         lambda: with_value("last.weight", 1e5),
-        "last: a number of size 1e[+]05 .*last='f32",
+        "last: a value of size 1e[+]05 .*last='f32",
     ),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_run_exactly_is_refused_and_nothing_is_written(case, tmp_path):
-    make, message = REFUSED[case]
+@pytest.mark.parametrize("case", REJECTED)
+def test_a_network_that_cannot_run_exactly_is_rejected(case, tmp_path):
+    make, message = REJECTED[case]
     path = tmp_path / "model.bpn"
     path.write_bytes(b"before")
     with pytest.raises(UserError, match=message):
@@ -112,13 +118,13 @@ def test_what_cannot_be_run_exactly_is_refused_and_nothing_is_written(case, tmp_
     ],
     ids=str,
 )
-def test_wrong_options_are_told(options, message, tmp_path):
+def test_wrong_options_are_rejected(options, message, tmp_path):
     with pytest.raises(UserError, match=message):
         pack.export(network(), tmp_path / "model.bpn", **{"classes": CLASSES, **options})
     assert not list(tmp_path.iterdir())
 
 
-def test_a_mean_pool_over_floats_is_summed_in_groups():
+def test_the_reference_sums_a_mean_of_floats_in_groups():
     x = np.random.default_rng(0).normal(size=(130, 3)).astype(np.float32)
     sums = [0.0, 0.0, 0.0]
     for start in (0, 64, 128):
@@ -133,7 +139,7 @@ def test_a_mean_pool_over_floats_is_summed_in_groups():
 @pytest.mark.parametrize(
     ("options", "classes"), [({"in_channels": 2}, "abc"), ({"in_channels": 300}, "abc"), ({}, "ab\0")]
 )
-def test_what_the_core_would_refuse_is_not_written(tmp_path, options, classes):
+def test_a_model_that_the_core_would_reject_is_not_written(tmp_path, options, classes):
     model = PointNet(3, linear=BinaryLinear.of(LSR()), pool=EntropyMax(), tnets=False, **options)
     with pytest.raises(UserError, match="cannot be packed"):
         pack.export(model, tmp_path / "x.bpn", classes=tuple(classes))

@@ -1,4 +1,4 @@
-"""Packed networks that label points are the networks they were: bit by bit in numpy, in the core, and in PyTorch."""
+"""Packed networks that label points equal the exported network: in numpy, in the core and in PyTorch."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from bipointnet.nn import METHODS, POOLS, BinaryLinear
 from bipointnet.packing import pack
 from bipointnet.runtime import model as runtime
 from bipointnet.runtime import reference
-from bipointnet.runtime.bench import float_bytes, float_twin, numpy_twin, random_weights
+from bipointnet.runtime.float_twin import float_bytes, float_twin, numpy_twin, random_weights
 
 CLASSES = ("seat", "back", "leg")
 METHODS_THAT_JOIN = ("bnn", "xnor++", "bi-real", "ir-net", "lsr")
@@ -28,8 +28,8 @@ def network(kind: Any, method: str = "lsr", pool: str = "ema-max", seed: int = 0
     torch.manual_seed(seed)
     channels = options.setdefault("in_channels", 3)
     options.setdefault("tnets", False)
-    told = [torch.arange(8) % options["categories"]] if options.get("categories") else []
-    return shaken(kind(len(CLASSES), linear=linear, pool=POOLS[pool](), **options), channels, seed, *told)
+    category_input = [torch.arange(8) % options["categories"]] if options.get("categories") else []
+    return shaken(kind(len(CLASSES), linear=linear, pool=POOLS[pool](), **options), channels, seed, *category_input)
 
 
 def export(model: nn.Module, path: Path, **options: Any) -> runtime.Model:
@@ -41,24 +41,26 @@ def export(model: nn.Module, path: Path, **options: Any) -> runtime.Model:
 def test_a_converted_float_network_is_packed_like_any_other(tnets, tmp_path):
     torch.manual_seed(0)
     model, report = binarize(ScenePointNet(len(CLASSES), in_channels=9, tnets=tnets))
-    assert isinstance(model.joined[0].linear, BinaryLinear), str(report)
+    assert isinstance(model.get_submodule("joined.0.linear"), BinaryLinear), str(report)
     export(shaken(model, 9, 0), tmp_path / "a.bpn")
-    require_same(model, tmp_path / "a.bpn", 40, 9)
+    assert_same_logits(model, tmp_path / "a.bpn", 40, 9)
 
 
-def test_a_converted_network_of_parts_is_refused_as_its_forward_is_another(tmp_path):
+def test_a_converted_part_network_is_rejected_because_its_forward_differs(tmp_path):
     model, _ = binarize(PartPointNet(len(CLASSES), tnets=False))
     assert isinstance(model.get_submodule("joined.0.linear"), BinaryLinear)
-    with pytest.raises(UserError, match="PartPointNet with another forward; expected one of those that can be packed"):
+    with pytest.raises(UserError, match="PartPointNet with a different forward; expected one of: PointNet"):
         pack.export(model, tmp_path / "a.bpn", classes=CLASSES)
 
 
-def require_same(model: nn.Module, path: Path, points: int, channels: int = 3, category: int | None = None) -> None:
-    """PyTorch in float64, numpy and every instruction set: equal logits up to the rounding of the last float layer."""
+def assert_same_logits(
+    model: nn.Module, path: Path, points: int, channels: int = 3, category: int | None = None
+) -> None:
+    """PyTorch in float64, numpy and every instruction set: equal logits, up to rounding in the last float layer."""
     x = cloud(points, channels)
     with torch.no_grad():
-        told = [] if category is None else [torch.tensor([category])]
-        expected = model.double()(torch.from_numpy(x)[None].double(), *told).logits[0].numpy()
+        category_input = [] if category is None else [torch.tensor([category])]
+        expected = model.double()(torch.from_numpy(x)[None].double(), *category_input).logits[0].numpy()
         model.float()
     oracle, _ = reference.run_program(reference.read(path), x, raw=True, category=category)
     np.testing.assert_allclose(oracle, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
@@ -72,10 +74,10 @@ def require_same(model: nn.Module, path: Path, points: int, channels: int = 3, c
 
 @pytest.mark.parametrize("kind", [PartPointNet, ScenePointNet])
 @pytest.mark.parametrize("method", METHODS_THAT_JOIN)
-def test_every_method_with_its_bits_at_0(kind, method, tmp_path):
+def test_every_method_that_binarizes_at_zero(kind, method, tmp_path):
     model = network(kind, method)
     export(model, tmp_path / "a.bpn")
-    require_same(model, tmp_path / "a.bpn", 70)
+    assert_same_logits(model, tmp_path / "a.bpn", 70)
 
 
 @pytest.mark.parametrize("kind", [PartPointNet, ScenePointNet])
@@ -83,28 +85,28 @@ def test_every_method_with_its_bits_at_0(kind, method, tmp_path):
 def test_every_pool(kind, pool, tmp_path):
     model = network(kind, pool=pool, in_channels=6)
     export(model, tmp_path / "a.bpn")
-    require_same(model, tmp_path / "a.bpn", 70, channels=6)
+    assert_same_logits(model, tmp_path / "a.bpn", 70, channels=6)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_deployment_variant(variant, tmp_path):
     model = network(ScenePointNet, **VARIANTS[variant])
     export(model, tmp_path / "a.bpn")
-    require_same(model, tmp_path / "a.bpn", 40)
+    assert_same_logits(model, tmp_path / "a.bpn", 40)
 
 
 @pytest.mark.parametrize("points", [1, 64, 700])
 def test_with_transforms_and_categories(points, tmp_path):
     model = network(PartPointNet, tnets=True, categories=2)
     export(model, tmp_path / "a.bpn", categories=("chair", "table"))
-    require_same(model, tmp_path / "a.bpn", points, category=1)
+    assert_same_logits(model, tmp_path / "a.bpn", points, category=1)
     scene = network(ScenePointNet, tnets=True, in_channels=9)
     export(scene, tmp_path / "b.bpn", normalize="none")
-    require_same(scene, tmp_path / "b.bpn", points, channels=9)
+    assert_same_logits(scene, tmp_path / "b.bpn", points, channels=9)
 
 
-def test_many_equal_points_are_labelled_alike(tmp_path):
-    """What the core computes once a distinct code reaches every point that has it."""
+def test_equal_points_get_equal_labels(tmp_path):
+    """The core computes once per distinct code; the result reaches every point that has this code."""
     export(network(PartPointNet), tmp_path / "a.bpn")
     few = cloud(30)
     chosen = np.random.default_rng(0).integers(30, size=3000)
@@ -116,7 +118,7 @@ def test_many_equal_points_are_labelled_alike(tmp_path):
         assert len(np.unique(found[chosen == point], axis=0)) == 1
 
 
-def test_labels_are_of_the_category(tmp_path):
+def test_labels_are_accepted_classes_of_the_category(tmp_path):
     model = export(
         network(PartPointNet, categories=2),
         tmp_path / "a.bpn",
@@ -136,35 +138,35 @@ def test_labels_are_of_the_category(tmp_path):
     for wrong in (None, "sofa", 2, -1):
         with pytest.raises(UserError, match=f"category is {wrong!r}; expected one of: chair, stool"):
             model.segment(x, category=wrong)
-    with pytest.raises(UserError, match=r"labels points .* ask it with segment, not predict"):
+    with pytest.raises(UserError, match=r"labels points .* use segment instead of predict"):
         model.predict(x)
 
 
-def test_a_model_without_categories_takes_none(tmp_path):
+def test_a_model_without_category_input_rejects_a_category(tmp_path):
     model = export(network(PartPointNet), tmp_path / "a.bpn")
-    with pytest.raises(UserError, match="category is 'chair'; the model is of one category and takes none"):
+    with pytest.raises(UserError, match="category is 'chair'; the model has no category input; leave it out"):
         model.segment(cloud(10), category="chair")
 
 
 @pytest.mark.parametrize(
-    ("options", "told", "sentence"),
+    ("options", "names", "sentence"),
     [
-        ({"method": "fp", "pool": "max"}, {}, "second.0: a float layer; expected a 1-bit one"),
+        ({"method": "fp", "pool": "max"}, {}, "second.0: a float layer; expected a 1-bit layer"),
         ({"method": "xnor"}, {}, "second.0: another layer reads the same bits"),
         ({"method": "abc-net"}, {}, "expected one of bnn, xnor\\+\\+, bi-real, ir-net, lsr to label points"),
         ({"categories": 2}, {"categories": ("chair",)}, "categories has 1 names; expected 2"),
         ({}, {"categories": ("chair",)}, "categories has 1 names; expected 0"),
     ],
 )
-def test_what_cannot_be_packed_is_named_and_nothing_is_written(options, told, sentence, tmp_path):
+def test_a_network_that_cannot_be_packed_is_rejected(options, names, sentence, tmp_path):
     with pytest.raises(UserError, match=sentence):
-        export(network(PartPointNet, **options), tmp_path / "a.bpn", **told)
+        export(network(PartPointNet, **options), tmp_path / "a.bpn", **names)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("kind", "channels"), [(PartPointNet, 3), (ScenePointNet, 9)])
-def test_the_float_twin_is_the_same_network(kind, channels, tmp_path):
-    """The peers of a race run what PyTorch would: with its weights in the twin, the twin gives its logits."""
+def test_the_float_twin_has_the_layers_of_the_float_network(kind, channels, tmp_path):
+    """The shapes of all weights, and their bytes, are those of the network in PyTorch."""
     torch.manual_seed(0)
     float_network = kind(len(CLASSES), in_channels=channels, tnets=True)
     packed = export(network(kind, tnets=True, in_channels=channels), tmp_path / "a.bpn")

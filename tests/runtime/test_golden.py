@@ -38,7 +38,7 @@ def test_a_golden_file_answers_as_before(name, isa):
         found = model.logits(cloud, category=category)
         assert np.array_equal(found.view(np.uint32), logits.view(np.uint32))
         if model.segments:
-            parts = model.parts(category)
+            parts = model.accepted_classes(category)
             labels = parts[logits[:, parts].argmax(axis=1)]
             assert np.array_equal(model.segment(cloud, category=category), labels)
         else:

@@ -1,4 +1,4 @@
-"""Every point of a file gets one label, in samples and in blocks, whatever its size; mistakes get a sentence."""
+"""Every point of a file of any size gets one label, in samples and in blocks; mistakes get one sentence."""
 
 from pathlib import Path
 
@@ -7,17 +7,18 @@ import pytest
 
 from bipointnet.data.clouds import Cloud
 from bipointnet.errors import UserError
-from bipointnet.runtime.label import BATCH, label_object, label_scene, read_labels
+from bipointnet.runtime.label import BATCH, Logits, Network, label_object, label_scene, read_labels
+from bipointnet.runtime.progress import no_progress
 
 
 def by_height(clouds: np.ndarray, classes: int = 4) -> np.ndarray:
-    """Logits (B, P, classes) of a network that sees how high a point lies, from 0 to 1."""
+    """Logits (B, P, classes) of a network that classifies points by their height, from 0 to 1."""
     best = np.clip((clouds[..., 2] * classes).astype(int), 0, classes - 1)
     return np.eye(classes, dtype=np.float32)[best]
 
 
-def ignore(done: int, of: int) -> None:
-    pass
+def network(logits: Logits, points: int, channels: int = 3, accepted: tuple[int, ...] = (0, 1, 2, 3)) -> Network:
+    return Network(logits, np.array(accepted), "part" if channels == 3 else "semantic", points, channels)
 
 
 def cloud_of(points: int, wide: float = 3.0, colored: bool = False) -> Cloud:
@@ -27,38 +28,38 @@ def cloud_of(points: int, wide: float = 3.0, colored: bool = False) -> Cloud:
 
 
 @pytest.mark.parametrize("points", [1, 15, 16, 17, 16 * BATCH, 16 * BATCH + 1, 1000])
-def test_each_point_of_an_object_has_the_label_of_its_own_place(points: int):
-    cloud, told, sizes = cloud_of(points), [], []
+def test_each_point_of_an_object_gets_the_label_of_its_own_position(points: int):
+    cloud, seen, sizes = cloud_of(points), [], []
 
     def logits(clouds: np.ndarray) -> np.ndarray:
         sizes.append(clouds.shape)
         return by_height(clouds)
 
-    found = label_object(cloud, "it", 16, logits, lambda done, of: told.append((done, of)))
+    found = label_object(network(logits, 16), cloud, "it", lambda done, of: seen.append((done, of)))
     assert np.array_equal(found, by_height(cloud.points).argmax(axis=-1))
-    assert told[-1][0] == told[-1][1] == -(-points // 16)
+    assert seen[-1][0] == seen[-1][1] == -(-points // 16)
     assert all(shape[0] <= BATCH and shape[1] == min(points, 16) for shape in sizes)
 
 
 @pytest.mark.parametrize(("points", "wide", "colored"), [(1, 3.0, False), (50, 0.3, True), (3000, 4.2, True)])
-def test_each_point_of_a_scene_has_the_label_of_its_own_place(points: int, wide: float, colored: bool):
+def test_each_point_of_a_scene_gets_the_label_of_its_own_position(points: int, wide: float, colored: bool):
     cloud = cloud_of(points, wide, colored)
     low = cloud.points[:, 2].min()
 
     def logits(blocks: np.ndarray) -> np.ndarray:
         assert blocks.shape[2] == (9 if colored else 6)
         blocks = blocks.copy()
-        blocks[..., 2] += low  # blocks count from the floor
+        blocks[..., 2] += low  # in blocks, z starts at the floor
         return by_height(blocks)
 
-    found = label_scene(cloud, "it", 64, 9 if colored else 6, 4, logits, ignore)
+    found = label_scene(network(logits, 64, 9 if colored else 6), cloud, "it", no_progress)
     lifted = cloud.points.copy()
     lifted[:, 2] = (lifted[:, 2] - low) + low
     assert np.array_equal(found, by_height(lifted).argmax(axis=-1))
 
 
 def test_votes_of_overlapping_blocks_are_added():
-    """A network that is sure where a point stands far from a block's edge and wrong, but unsure, near it."""
+    """A network that is right and confident far from a block's edge, and wrong but less confident near it."""
     cloud = cloud_of(4000, 4.0)
 
     def logits(blocks: np.ndarray) -> np.ndarray:
@@ -66,18 +67,28 @@ def test_votes_of_overlapping_blocks_are_added():
         right = by_height(blocks, 4)
         return np.where(inside[..., None], 10 * right, np.roll(right, 1, axis=-1))
 
-    found = label_scene(cloud, "it", 256, 6, 4, logits, ignore)
+    found = label_scene(network(logits, 256, 6), cloud, "it", no_progress)
     expected = by_height(cloud.points - cloud.points.min(axis=0)).argmax(axis=-1)
     middle = (np.abs(cloud.points[:, :2] - 2) < 1.2).all(axis=1)
     assert (found == expected)[middle].mean() > 0.9
 
 
-def test_colors_that_are_missing():
-    with pytest.raises(UserError, match=r"room\.ply: holds no colors, which the network reads; name a file with red"):
-        label_scene(cloud_of(10), "room.ply", 16, 9, 4, by_height, ignore)
+@pytest.mark.parametrize(("label_points", "channels"), [(label_object, 3), (label_scene, 6)])
+def test_only_accepted_classes_are_predicted(label_points, channels):
+    cloud = cloud_of(500)
+    unrestricted = label_points(network(by_height, 64, channels), cloud, "it", no_progress)
+    assert set(unrestricted) == {0, 1, 2, 3}
+    found = label_points(network(by_height, 64, channels, accepted=(1, 3)), cloud, "it", no_progress)
+    assert set(found) == {1, 3}
+    assert np.array_equal(found[np.isin(unrestricted, (1, 3))], unrestricted[np.isin(unrestricted, (1, 3))])
 
 
-def test_labels_are_read_back(tmp_path: Path):
+def test_missing_colors_get_one_sentence():
+    with pytest.raises(UserError, match=r"room\.ply: holds no colors, which the network reads; expected red"):
+        label_scene(network(by_height, 16, 9), cloud_of(10), "room.ply", no_progress)
+
+
+def test_labels_are_read_from_npy_and_text(tmp_path: Path):
     labels = np.array([3, 0, 2])
     np.save(tmp_path / "a.npy", labels.astype(np.uint8))
     (tmp_path / "a.txt").write_text("3\n0\n2\n")
@@ -90,19 +101,19 @@ def test_labels_are_read_back(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (np.zeros(5, int), r"holds labels of shape \(5,\); expected 3, one for each point"),
+        (np.zeros(5, int), r"holds labels of shape \(5,\); expected 3, one per point"),
         (np.zeros((3, 1), int), r"holds labels of shape \(3, 1\); expected 3"),
-        (np.array([0, 1, 4]), "holds labels from 0 to 4; expected whole numbers from 0 to 3"),
-        (np.array([0, -1, 1]), "holds labels from -1 to 1; expected whole numbers"),
-        (np.array([0.0, 1.0, 2.0]), "holds float64 labels; expected whole numbers from 0 to 3"),
-        (np.array(["a", "b", "c"]), "holds <U1 labels; expected whole numbers"),
-        (b"PK\x03\x04", "no labels can be read"),
-        (b"no numpy", "no labels can be read"),
-        (b"", "no labels can be read"),
-        (None, "no labels can be read .it is not there."),
+        (np.array([0, 1, 4]), "holds labels from 0 to 4; expected integers from 0 to 3"),
+        (np.array([0, -1, 1]), "holds labels from -1 to 1; expected integers"),
+        (np.array([0.0, 1.0, 2.0]), "holds float64 labels; expected integers from 0 to 3"),
+        (np.array(["a", "b", "c"]), "holds <U1 labels; expected integers"),
+        (b"PK\x03\x04", "cannot read labels"),
+        (b"no numpy", "cannot read labels"),
+        (b"", "cannot read labels"),
+        (None, "cannot read labels .no such file."),
     ],
 )
-def test_labels_that_do_not_fit(tmp_path: Path, content: np.ndarray | bytes | None, sentence: str):
+def test_wrong_labels_get_one_sentence(tmp_path: Path, content: np.ndarray | bytes | None, sentence: str):
     path = tmp_path / "truth.npy"
     if isinstance(content, np.ndarray):
         np.save(path, content)

@@ -1,6 +1,5 @@
-"""Packed models: one answer whatever the batch, the threads, the order or the type; a sentence for mistakes."""
+"""Packed models: results do not depend on batch, threads, order or type; mistakes get one sentence."""
 
-import dataclasses
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -8,46 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
+from packed_networks import RUN_CLASSES as CLASSES
+from packed_networks import run_network, save_run
 
 from bipointnet import _core, load
 from bipointnet.config import Config
 from bipointnet.data.normalize import normalize
 from bipointnet.errors import UserError
-from bipointnet.models import build, checkpoint
-from bipointnet.nn import calibrate
 from bipointnet.packing import pack
-from bipointnet.runtime import reference
-from bipointnet.runtime.model import Model, is_packed
-from bipointnet.runtime.verify import Tally, rounding, verify
-
-CLASSES = ["ball", "stick", "plate", "[cone]", "cube"]
-
-
-def network(config: Config, channels: int = 3, seed: int = 0) -> nn.Module:
-    """A network with statistics of its own, and slopes of both signs."""
-    torch.manual_seed(seed)
-    model = build(config, len(CLASSES), channels)
-    for name, parameter in model.named_parameters():
-        if name.endswith("offset"):
-            nn.init.normal_(parameter, 0.5, 0.2)
-    clouds = torch.randn(4, 32, channels) / 2
-    calibrate(model, clouds)
-    with torch.no_grad():
-        model.train()(clouds)
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            nn.init.normal_(module.weight)
-            nn.init.normal_(module.bias, std=0.3)
-    return model.eval()
-
-
-def run_of(folder: Path, config: Config, seed: int = 0) -> Path:
-    """A run folder with an untrained network, as far as export reads it."""
-    facts = {"config": dataclasses.asdict(config), "classes": CLASSES, "channels": 3, "data": "none", "epoch": 0}
-    checkpoint.save(folder / "last.safetensors", dict(network(config, seed=seed).state_dict()), facts)
-    return folder
+from bipointnet.runtime.header import peek
+from bipointnet.runtime.model import Model
 
 
 @pytest.fixture(scope="module")
@@ -57,15 +26,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, config in {
         "plain": Config(points=100),
         "mean": Config(pool="ema-avg"),
-        "turned": Config(model="pointnet"),
+        "transformed": Config(model="pointnet"),
         "float": Config(method="fp"),
         "scaled": Config(method="xnor", model="pointnet"),
-        "compared": Config(method="abc-net", model="pointnet"),
-        "first": Config(model="pointnet", binary_first=True),
     }.items():
-        pack.export_run(run_of(root / name, config), root / f"{name}.bpn")
-    pack.export(network(Config(), channels=6), root / "colored.bpn", classes=CLASSES, golden_points=8)
-    pack.export(network(Config()), root / "raw.bpn", classes=CLASSES, normalize="none", golden_points=8)
+        pack.export_run(save_run(root / name, config), root / f"{name}.bpn")
+    pack.export(run_network(Config(), channels=6), root / "colored.bpn", classes=CLASSES, golden_points=8)
+    pack.export(run_network(Config()), root / "raw.bpn", classes=CLASSES, normalize="none", golden_points=8)
     return root
 
 
@@ -91,7 +58,7 @@ def test_a_prediction_is_the_softmax_of_the_logits(model):
     assert one.names == model.classes[one.labels] == names[0]
 
 
-@pytest.mark.parametrize("name", ["plain", "mean", "turned", "float", "scaled"])
+@pytest.mark.parametrize("name", ["plain", "mean", "transformed", "float", "scaled"])
 @pytest.mark.parametrize("points", [1, 65, 700])
 def test_batch_and_threads_do_not_change_a_bit(folder, name, points):
     model, clouds = load(folder / f"{name}.bpn"), batch(5, points)
@@ -103,14 +70,14 @@ def test_batch_and_threads_do_not_change_a_bit(folder, name, points):
         assert model.logits(clouds[0], threads=threads).tobytes() == model.logits(clouds[0]).tobytes()
 
 
-@pytest.mark.parametrize("name", ["plain", "mean", "turned", "raw"])
+@pytest.mark.parametrize("name", ["plain", "mean", "transformed", "raw"])
 def test_the_order_of_points_does_not_change_a_bit(folder, name):
     model, cloud = load(folder / f"{name}.bpn"), batch(1, 300)[0]
     shuffled = np.random.default_rng(1).permutation(cloud)
     assert np.array_equal(model.logits(shuffled, normalize=False), model.logits(cloud, normalize=False))
 
 
-def test_many_python_threads_at_once_get_the_same_answers(model):
+def test_many_python_threads_at_once_get_the_same_logits(model):
     clouds = [batch(1, 20 + 37 * i, seed=i)[0] for i in range(16)]
     alone = [model.logits(cloud) for cloud in clouds]
     with ThreadPoolExecutor(8) as pool:
@@ -121,14 +88,14 @@ def test_many_python_threads_at_once_get_the_same_answers(model):
 
 def test_every_instruction_set_gives_the_same_bits(folder, monkeypatch):
     clouds = batch(3, 200)
-    models = [load(folder / "turned.bpn", isa) for isa in _core.isas()]
+    models = [load(folder / "transformed.bpn", isa) for isa in _core.isas()]
     assert [m.isa for m in models] == _core.isas()
     assert len({m.logits(clouds).tobytes() for m in models}) == 1
     monkeypatch.setenv("BIPOINTNET_ISA", "portable")
-    assert load(folder / "turned.bpn").isa == "portable"
+    assert load(folder / "transformed.bpn").isa == "portable"
     monkeypatch.setenv("BIPOINTNET_ISA", "mmx")
     with pytest.raises(UserError, match="mmx"):
-        load(folder / "turned.bpn")
+        load(folder / "transformed.bpn")
 
 
 def test_normalize_does_what_the_manifest_says(folder, model):
@@ -142,7 +109,7 @@ def test_normalize_does_what_the_manifest_says(folder, model):
 
 
 @pytest.mark.parametrize("kind", ["float16", "float64", ">f4", "int8", "int64", "list", "strided", "fortran", "frozen"])
-def test_any_real_array_is_taken(model, kind):
+def test_any_real_array_is_accepted(model, kind):
     cloud = np.random.default_rng(0).integers(-100, 100, (50, 3)).astype(np.float32)
     frozen = cloud.copy()
     frozen.flags.writeable = False
@@ -152,9 +119,9 @@ def test_any_real_array_is_taken(model, kind):
         "fortran": np.asfortranarray(cloud),
         "frozen": frozen,
     }
-    given = forms[kind] if kind in forms else cloud.astype(kind)
+    points = forms[kind] if kind in forms else cloud.astype(kind)
     for normalized in (True, False):
-        found = model.logits(given, normalize=normalized)
+        found = model.logits(points, normalize=normalized)
         assert np.array_equal(found, model.logits(cloud, normalize=normalized))
 
 
@@ -174,8 +141,8 @@ WRONG = {
     "one number": (np.float32(1), {}, ["shape ()", "(points, 3)"]),
     "one row": (np.zeros(3), {}, ["shape (3,)", "reshape"]),
     "four dimensions": (np.zeros((1, 1, 2, 3)), {}, ["shape (1, 1, 2, 3)"]),
-    "two channels": (np.zeros((5, 2)), {}, ["2 numbers a point", "reads 3"]),
-    "six channels": (np.zeros((1, 5, 6)), {}, ["6 numbers a point", "reads 3"]),
+    "two channels": (np.zeros((5, 2)), {}, ["2 channels per point", "expected 3"]),
+    "six channels": (np.zeros((1, 5, 6)), {}, ["6 channels per point", "expected 3"]),
     "complex": (np.zeros((5, 3), complex), {}, ["complex128", "float32"]),
     "objects": (np.full((5, 3), None), {}, ["object"]),
     "truth": (np.zeros((5, 3), bool), {}, ["bool"]),
@@ -196,15 +163,15 @@ WRONG = {
 
 
 @pytest.mark.parametrize("mistake", WRONG)
-def test_wrong_input_is_told_in_a_sentence(model, mistake):
+def test_wrong_input_gets_one_sentence(model, mistake):
     points, options, words = WRONG[mistake]
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as raised:
         model.predict(points, **options)
-    assert all(word in str(told.value) for word in words), told.value
-    assert "\n" not in str(told.value)
+    assert all(word in str(raised.value) for word in words), raised.value
+    assert "\n" not in str(raised.value)
 
 
-def test_a_file_that_is_no_packed_model_is_told(folder, tmp_path):
+def test_a_file_that_is_not_a_packed_model_gets_one_sentence(folder, tmp_path):
     whole = (folder / "plain.bpn").read_bytes()
     (tmp_path / "cut.bpn").write_bytes(whole[:-1])
     (tmp_path / "empty.bpn").write_bytes(b"")
@@ -215,20 +182,34 @@ def test_a_file_that_is_no_packed_model_is_told(folder, tmp_path):
     for path, words in {
         tmp_path / "none.bpn": ["no such file"],
         tmp_path: ["a folder", "name the file"],
-        folder / "plain": ["a run folder", "bipointnet export"],
-        folder / "plain" / "last.safetensors": ["a checkpoint", "bipointnet export"],
+        folder / "plain": ["a run folder", "bipointnet.load_run", "bipointnet export"],
+        folder / "plain" / "last.safetensors": ["a checkpoint", "bipointnet.load_run", "bipointnet export"],
         **{tmp_path / f"{name}.bpn": ["not a packed model"] for name in ("cut", "empty", "text", "changed")},
     }.items():
-        with pytest.raises(UserError) as told:
+        with pytest.raises(UserError) as raised:
             load(path)
-        assert str(path) in str(told.value)
-        assert all(word in str(told.value) for word in words), told.value
-    assert is_packed(folder / "plain.bpn")
-    assert not is_packed(folder / "plain" / "last.safetensors")
+        assert str(path) in str(raised.value)
+        assert all(word in str(raised.value) for word in words), raised.value
 
 
-def test_facts(folder, model):
+def test_peek_reads_the_description_of_models_and_of_no_other_file(folder, tmp_path):
+    assert "program" in (peek(folder / "plain.bpn") or {})
+    checkpoint = peek(folder / "plain" / "last.safetensors") or {}
+    assert "config" in checkpoint
+    assert "program" not in checkpoint
+    whole = (folder / "plain.bpn").read_bytes()
+    (tmp_path / "long").write_bytes((2**62).to_bytes(8, "little") + whole[8:])
+    (tmp_path / "list").write_bytes((2).to_bytes(8, "little") + b"[]")
+    (tmp_path / "text").write_bytes((36).to_bytes(8, "little") + b'{"__metadata__": {"bipointnet": "7"}}')
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "cut").write_bytes(whole[:100])
+    for name in ("long", "list", "text", "empty", "cut", "missing"):
+        assert peek(tmp_path / name) is None
+
+
+def test_attributes_and_operations(folder, model):
     assert model.classes == CLASSES
+    assert repr(model) == f"<Model pointnet-vanilla: 5 classes, {model.bytes:,} bytes, {model.isa}>"
     assert (model.channels, model.points, model.isa) == (3, 100, _core.default_isa())
     assert model.manifest["training"]["method"] == "lsr"
     assert model.bytes == (folder / "plain.bpn").stat().st_size
@@ -239,8 +220,8 @@ def test_facts(folder, model):
     assert sum(o.multiply_adds for o in operations if o.on_points) == 3 * 64 + 64 * 128 + 128 * 1024
     assert sum(o.multiply_adds for o in operations if not o.on_points) == 1024 * 512 + 512 * 256 + 256 * len(CLASSES)
     assert sum(o.bytes for o in operations) + 4 * len(CLASSES) == sum(t.bytes for t in model.tensors.values())
-    turned = load(folder / "turned.bpn").operations()
-    assert [o.multiply_adds for o in turned if o.op == "transform"] == [9, 9, 64 * 64]
+    transformed = load(folder / "transformed.bpn").operations()
+    assert [o.multiply_adds for o in transformed if o.op == "transform"] == [9, 9, 64 * 64]
 
 
 def test_a_trace_ends_with_the_logits(model):
@@ -253,7 +234,7 @@ def test_a_trace_ends_with_the_logits(model):
         model.trace(cloud[None])
 
 
-def test_importing_the_runtime_is_quick_and_takes_no_torch():
+def test_importing_the_runtime_is_fast_and_imports_no_torch():
     code = (
         "import sys, numpy, time; t = time.perf_counter(); import bipointnet; bipointnet.load;"
         "print(time.perf_counter() - t, any(m in sys.modules for m in ('torch', 'safetensors', 'rich')))"
@@ -262,55 +243,3 @@ def test_importing_the_runtime_is_quick_and_takes_no_torch():
     seconds, heavy = zip(*(run.stdout.split() for run in runs), strict=True)
     assert min(map(float, seconds)) < 0.1
     assert set(heavy) == {"False"}
-
-
-@pytest.mark.parametrize("name", ["plain", "mean", "turned", "scaled", "compared", "first"])
-def test_verify_finds_nothing_wrong(folder, name, monkeypatch):
-    monkeypatch.setattr("bipointnet.runtime.verify.SIZES", (1, 2, 65))
-    report = verify(folder / f"{name}.bpn", run=folder / name, data=batch(3, 70))
-    assert report["ok"], report
-    assert report["clouds"] == 6
-    assert report["torch"]["bits"] > 0
-    assert set(report["isas"]) | {"portable"} == set(_core.isas())
-
-
-def test_verify_tells_another_network(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("bipointnet.runtime.verify.SIZES", (9,))
-    report = verify(folder / "plain.bpn", run=run_of(tmp_path, Config(), seed=1))
-    assert not report["ok"]
-    assert report["torch"]["unexplained"] > 0
-    assert "operation" in report["torch"]["places"][0]
-    with pytest.raises(UserError, match="exported from"):
-        verify(folder / "plain.bpn", run=folder / "turned")
-    with pytest.raises(UserError, match="run folder"):
-        verify(folder / "plain.bpn", run=folder / "plain.bpn")
-
-
-def test_a_tally_counts_bits_not_values():
-    tally = Tally()
-    tally.compare("a", np.array([0.0, 1.0], np.float32), np.array([-0.0, 1.0], np.float32))
-    tally.compare("b", np.array([1, 0], np.uint8), np.array([1, 0], np.uint8))
-    tally.compare("c", np.zeros(3, np.uint8), np.zeros((1, 3), np.uint8))
-    assert (tally.values, tally.different) == (7, 4)
-    assert [place[0] for place in tally.places] == ["a", "c"]
-
-
-@pytest.mark.parametrize("name", ["plain", "turned", "float", "scaled", "first"])
-def test_rounding_bounds_what_float32_does(folder, name):
-    """Against the same program in float64, given the same bits."""
-    packed = reference.read(folder / f"{name}.bpn")
-    cloud = normalize(batch(1, 50)[0])
-    values = load(folder / f"{name}.bpn").trace(cloud, normalize=False)
-    errors = rounding(packed, values)
-    machine = reference.Machine(cloud.astype(np.float64))
-    for i, (op, value, error) in enumerate(zip(packed.manifest["program"], values, errors, strict=True)):
-        tensors = {n.split(".")[1]: t.astype(np.float64) for n, t in packed.tensors.items() if n.startswith(f"{i}.")}
-        if value.dtype == np.uint8:
-            machine.scale = np.abs(machine.value).mean(axis=-1)
-            machine.value = value.astype(bool)
-            continue
-        if op["op"].startswith("bilinear"):
-            tensors["weight"] = packed.tensors[f"{i}.weight"]
-        machine.value = reference.OPERATIONS[op["op"]](machine, op, tensors)
-        assert (np.abs(machine.value - value) <= error).all()
-    assert 0 < errors[-1].max() < 0.2

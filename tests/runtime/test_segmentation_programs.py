@@ -1,4 +1,4 @@
-"""Programs with logits for every point, made by hand: the compiled core against the reference, bit by bit."""
+"""Handmade programs with logits per point: the compiled core equals the reference, bit by bit."""
 
 import json
 from typing import Any
@@ -8,14 +8,15 @@ import pytest
 import safetensors.numpy
 
 from bipointnet import _core
+from bipointnet.packing.bits import pack_bits
 from bipointnet.runtime import reference
-from bipointnet.runtime.reference import Packed, pack_bits, run_program
+from bipointnet.runtime.reference import Packed, run_program
 
 CATEGORIES = ["mug", "lamp", "chair"]
 
 
 class Program:
-    """Operations with random tensors, thresholds where bits vary."""
+    """Operations with random tensors; thresholds are chosen so that bits vary."""
 
     def __init__(self, seed: int, channels: int = 3) -> None:
         self.rng = np.random.default_rng(seed)
@@ -48,7 +49,7 @@ class Program:
         self.width = sum(self.kept[number] for number in kept)
 
     def dense(self, outputs: int, twin: int | None = None) -> None:
-        """twin: the number of an operation whose weights it has."""
+        """twin: index of an operation to copy the weights from."""
         weight = self.rng.normal(size=(outputs, self.width)).astype(np.float32)
         bias = self.rng.normal(size=outputs).astype(np.float32)
         tensors = {"weight": weight, "bias": bias}
@@ -110,14 +111,14 @@ def matrix(program: Program, size: int) -> None:
 
 
 def part_segmentation() -> Packed:
-    """The shape of PointNet for parts: T-Nets, five kept layers, the global feature, the category."""
+    """The structure of PointNet for parts: T-Nets, five kept layers, the global feature, the category."""
     program = Program(0)
     program.points()
     program.dense(20)
     program.add("sign")
     program.bilinear_pool(40)
     matrix(program, 3)
-    turned = len(program.ops)
+    second_pass = len(program.ops)
     program.points()
     program.add("transform", matrix=0)
     program.dense(20)
@@ -127,7 +128,7 @@ def part_segmentation() -> Packed:
     matrix(program, 24)
     program.points()
     program.add("transform", matrix=0)
-    program.dense(20, twin=turned + 2)
+    program.dense(20, twin=second_pass + 2)
     program.add("sign")
     program.keep()
     program.bilinear(31)
@@ -151,7 +152,7 @@ def part_segmentation() -> Packed:
 
 
 def semantic_segmentation() -> Packed:
-    """Nine channels, one kept layer in front of the global feature, which comes first."""
+    """Nine channels, one kept layer, and the global feature, which is joined first."""
     program = Program(1, channels=9)
     program.points()
     program.dense(64)
@@ -168,7 +169,7 @@ def semantic_segmentation() -> Packed:
 
 
 def mixed_passes() -> Packed:
-    """Kept values of two passes with other codes, of means, and of floats; a join that no layer takes apart."""
+    """Kept values of two passes with different codes, of means and of floats; a join that is kept as a whole."""
     program = Program(2)
     program.category()
     program.keep()
@@ -197,7 +198,7 @@ def mixed_passes() -> Packed:
 
 
 def cloud_from_joined() -> Packed:
-    """A join that is pooled again: logits of the cloud."""
+    """A join that is pooled again: logits per cloud."""
     program = Program(3)
     program.points()
     program.dense(40)
@@ -212,7 +213,7 @@ def cloud_from_joined() -> Packed:
 
 
 def no_pool() -> Packed:
-    """Points by themselves."""
+    """No pool: each point by itself."""
     program = Program(4)
     program.points()
     program.dense(60)
@@ -229,11 +230,11 @@ SIZES = (1, 2, 65, 513, 1030)
 
 def cloud(points: int, channels: int, coarse: bool) -> np.ndarray:
     numbers = np.random.default_rng(points).normal(size=(points, channels)).astype(np.float32)
-    return np.round(numbers) / 2 if coarse else numbers  # coarse ones have points and codes that are the same
+    return np.round(numbers) / 2 if coarse else numbers  # coarse clouds have equal points and equal codes
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_core_gives_the_bits_of_the_reference(name):
+def test_the_core_equals_the_reference_bit_by_bit(name):
     packed = MODELS[name]()
     category = 1 if "categories" in packed.manifest else None
     models = [_core.Model(content(packed), isa) for isa in _core.isas()]
@@ -249,7 +250,7 @@ def test_the_core_gives_the_bits_of_the_reference(name):
                 assert np.array_equal(found[0], logits), (model.isa, points, threads)
 
 
-def test_a_batch_is_its_clouds():
+def test_a_batch_gives_the_logits_of_its_clouds():
     packed = part_segmentation()
     model = _core.Model(content(packed))
     clouds = np.random.default_rng(5).normal(size=(5, 77, 3)).astype(np.float32)
@@ -260,7 +261,7 @@ def test_a_batch_is_its_clouds():
     assert not np.array_equal(found, model.predict(clouds, False, 2, 0))
 
 
-def test_facts():
+def test_categories_and_segments():
     parts, blocks = (_core.Model(content(make())) for make in (part_segmentation, semantic_segmentation))
     assert parts.segments
     assert blocks.segments
@@ -269,7 +270,7 @@ def test_facts():
     assert not _core.Model(content(cloud_from_joined())).segments
 
 
-def test_the_category_is_asked_for_where_it_is_used():
+def test_the_category_is_required_exactly_where_it_is_used():
     parts, blocks = (_core.Model(content(make())) for make in (part_segmentation, semantic_segmentation))
     cloud_of_3, cloud_of_9 = np.zeros((1, 4, 3), np.float32), np.zeros((1, 4, 9), np.float32)
     for category, words in {-1: "no category", 3: "category 3, expected one from 0 to 2", -2: "category -2"}.items():
@@ -284,7 +285,7 @@ def test_the_category_is_asked_for_where_it_is_used():
             run_program(packed, np.zeros((4, packed.manifest["channels"])), category=category)
 
 
-def test_a_golden_vector_of_every_point_is_checked():
+def test_a_golden_vector_per_point_is_checked():
     packed = semantic_segmentation()
     wrong = packed.tensors["golden"].copy()
     wrong[-1, -1] += 0.5

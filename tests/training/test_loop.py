@@ -66,7 +66,7 @@ def test_every_combination_trains(tiny, tmp_path, model, method, pool):
     config = dataclasses.replace(QUICK, model=model, method=method, pool=pool, epochs=1, batch=48)
     figures = train(config, tiny, tmp_path)
     assert math.isfinite(figures["last_oa"])
-    model, facts = checkpoint.load_model(tmp_path)
+    model, facts = checkpoint.load_run(tmp_path)
     assert facts["classes"] == list(tiny.classes)
 
 
@@ -128,7 +128,7 @@ def test_a_killed_process_leaves_checkpoints_that_load(folder_of_clouds, tmp_pat
             tensors, facts = checkpoint.load(run / f"{name}.safetensors")
             assert tensors
             assert facts["epoch"] >= 1
-    checkpoint.load_model(run)
+    checkpoint.load_run(run)
 
 
 def test_two_processes_hold_the_same_alpha_and_learn(folder_of_clouds, tmp_path):
@@ -169,7 +169,7 @@ Path(out, f"rank{os.environ['RANK']}.json").write_text(json.dumps({**seen, "oa":
     assert first["end"] == second["end"] != first["start"]
     assert first["weight"] == second["weight"]
     assert first["oa"] > 90
-    checkpoint.load_model(run)
+    checkpoint.load_run(run)
 
 
 def test_init_takes_over_what_fits(tiny, tmp_path):
@@ -307,7 +307,7 @@ def test_a_cut_checkpoint_is_one_clear_sentence(tiny, tmp_path, keep):
     path = tmp_path / "last.safetensors"
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(UserError, match=r"last.safetensors: not a checkpoint"):
-        checkpoint.load_model(tmp_path)
+        checkpoint.load_run(tmp_path)
 
 
 def test_a_checkpoint_of_something_else_is_refused(tmp_path):
@@ -315,14 +315,14 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
 
     safetensors.torch.save_file({"x": torch.zeros(2)}, tmp_path / "other.safetensors")
     with pytest.raises(UserError, match="not a checkpoint"):
-        checkpoint.load_model(tmp_path / "other.safetensors")
+        checkpoint.load_run(tmp_path / "other.safetensors")
     with pytest.raises(UserError, match="it is not there"):
-        checkpoint.load_model(tmp_path / "nowhere")
+        checkpoint.load_run(tmp_path / "nowhere")
     checkpoint.save(
         tmp_path / "wrong.safetensors", {"x": torch.zeros(2)}, {"config": {}, "classes": ["a"], "channels": 3}
     )
     with pytest.raises(UserError, match="do not fit"):
-        checkpoint.load_model(tmp_path / "wrong.safetensors")
+        checkpoint.load_run(tmp_path / "wrong.safetensors")
 
 
 def test_one_class_is_nothing_to_learn(tiny, tmp_path):

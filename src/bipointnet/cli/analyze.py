@@ -114,7 +114,7 @@ def _study(runs: list[Path], data: str | None, count: int) -> list[Studied]:
 
     for run in runs:
         _check_run(run)
-    loaded = [checkpoint.load_model(run) for run in runs]
+    loaded = [checkpoint.load_run(run) for run in runs]
     for run, (_, facts) in zip(runs, loaded, strict=True):
         if facts["config"].get("task", "classify") != "classify":
             raise UserError(

@@ -1,5 +1,6 @@
 """Commands about packed models: export, inspect, verify and bench."""
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def export(
     if path.is_dir():
         raise UserError(f"{path}: a folder where the file to write is expected; name a file in it")
     from bipointnet.packing import pack
-    from bipointnet.runtime import bench
+    from bipointnet.runtime import float_twin
     from bipointnet.runtime import model as runtime
 
     try:
@@ -46,7 +47,7 @@ def export(
             model = runtime.load(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place with -o") from error
-    fp32 = bench.float_bytes(bench.float_twin(model))
+    fp32 = float_twin.float_bytes(float_twin.float_twin(model))
     if as_json:
         print_json({"file": str(path), "bytes": model.bytes, "fp32": fp32, "ratio": round(fp32 / model.bytes, 2)})
         return
@@ -105,7 +106,7 @@ def _inspect_run(run: Path) -> tuple[dict[str, Any], Table]:
     from bipointnet.models import checkpoint
     from bipointnet.nn import BinaryLinear, deployed_bytes, operations
 
-    network, facts = checkpoint.load_model(run)
+    network, facts = checkpoint.load_run(run)
     points = facts["config"]["points"]
     counted = operations(network, points, facts["channels"])
     right = dict.fromkeys(("parameters", "scales", "multiply-adds"), "right")
@@ -172,26 +173,12 @@ def look_into(model: Path = MODEL, as_json: bool = AS_JSON) -> None:
     out.print(f"Training: {plain(shown) or 'the file does not say'}")
 
 
-def _differences(tally: dict[str, Any]) -> str:
-    return f"{tally['values']:,} values, {tally['different']} differ"
-
-
 def print_verification(report: dict[str, Any]) -> None:
-    rows = [("golden vector", f"{', '.join(report['golden']['isas'])}: all within {report['golden']['tolerance']:g}")]
-    rows += [("numpy oracle", f"{_differences(report['oracle'])} from portable")]
-    rows += [(name, f"{_differences(tally)} from portable") for name, tally in report["isas"].items()]
-    torch = report["torch"]
-    if torch:
-        bits = f"{torch['bits']:,} bits, {torch['different']} differ"
-        near = f" ({torch['near_zero']} float sums within rounding of 0)" if torch["different"] else ""
-        rows += [
-            ("PyTorch, float64", bits + near),
-            ("", f"{torch['labels_different']} of {torch['labels']:,} labels differ"),
-        ]
-    for name, said in rows:
-        out.print(f"  {name:18}{said}", highlight=False, soft_wrap=True)
-    tallies = [report["oracle"], *report["isas"].values(), *([torch] if torch else [])]
-    for place in [place for tally in tallies for place in tally["places"]]:
+    from bipointnet.runtime.verify import failures, summary
+
+    for name, result in summary(report):
+        out.print(f"  {name:18}{result}", highlight=False, soft_wrap=True)
+    for place in failures(report):
         out.print(f"  [red]wrong[/] {plain(place)}", highlight=False, soft_wrap=True)
 
 
@@ -222,7 +209,12 @@ def verify(
                 f"{data}: {clouds.shape[-1]} numbers a point; expected the {model.channels} that {path} reads"
             )
     with counting_bar("verifying") as watch:
-        report = compare(path, data=clouds, run=run, watch=watch)
+        if run is None:
+            report = compare(path, data=clouds, progress=watch)
+        else:
+            from bipointnet.evaluation.verify_torch import verify_against_run
+
+            report = verify_against_run(path, run, data=clouds, progress=watch)
     if as_json:
         print_json(report)
     else:
@@ -237,22 +229,22 @@ def print_race(race: dict[str, Any]) -> None:
         f"One cloud of {race['points']} points, {race['threads']} thread{'s' if race['threads'] > 1 else ''}",
         {"runtime": "left", "p50": "right", "p99": "right", "cold": "right", f"{race['isa']} is faster": "right"},
     )
-    ours = race["ours_us"]
-    for name, us in race["isas"].items():
+    ours = race["packed_us"]
+    for name, us in race["isas_us"].items():
         here = name == race["isa"]
-        p99, cold = (f"{race[key]['ours']:,.0f} us" if here else "" for key in ("p99_us", "cold_us"))
+        p99, cold = (f"{race[key]['packed']:,.0f} us" if here else "" for key in ("p99_us", "first_call_us"))
         table.add_row(f"1-bit, {name}", f"{us:,.0f} us", p99, cold, "" if here else f"{us / ours:.1f} x")
     for name, us in race["peers_us"].items():
         kind = "int8" if name.endswith("_int8") else "float32"
-        p99, cold = (f"{race[key][name]:,.0f} us" for key in ("p99_us", "cold_us"))
+        p99, cold = (f"{race[key][name]:,.0f} us" for key in ("p99_us", "first_call_us"))
         runtime = f"{kind}, {name.removesuffix('_int8')}"
-        table.add_row(runtime, f"{us:,.0f} us", p99, cold, f"{race['ratio'][name]:.1f} x")
+        table.add_row(runtime, f"{us:,.0f} us", p99, cold, f"{race['speedup'][name]:.1f} x")
     out.print(table)
     batch = race["batch"]
     out.print(
         f"The whole of `predict` or `segment`, from the cloud as it comes to the answer: {race['predict_us']:,.0f} us. "
-        f"{batch['clouds']} clouds at once: {batch['us_a_cloud']['one_thread']:,.0f} us a cloud on one thread, "
-        f"{batch['us_a_cloud']['threads']:,.0f} us on {batch['threads']} ({batch['speedup']:.2f} x). "
+        f"{batch['clouds']} clouds at once: {batch['us_per_cloud']['one_thread']:,.0f} us a cloud on one thread, "
+        f"{batch['us_per_cloud']['all_threads']:,.0f} us on {batch['threads']} ({batch['speedup']:.2f} x). "
         f"{race['bytes']['ratio']:.1f} times smaller than float32. {race['machine']['cpu']}",
         highlight=False,
     )
@@ -269,10 +261,13 @@ def bench(
     as_json: bool = AS_JSON,
 ) -> None:
     """Race a packed model against ONNX Runtime, OpenVINO and PyTorch, whichever are installed, on the same network."""
-    from bipointnet.runtime.bench import bench as race
+    if importlib.util.find_spec("torch") is not None:
+        from bipointnet.evaluation.bench_torch import bench as race
+    else:
+        from bipointnet.runtime.bench import bench as race
 
     with counting_bar("racing") as watch:
-        report = race(path, points=points, threads=threads, rounds=rounds, watch=watch)
+        report = race(path, points=points, threads=threads, rounds=rounds, progress=watch)
     if as_json:
         print_json(report)
         return

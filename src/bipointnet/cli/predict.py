@@ -37,7 +37,7 @@ def _evaluate_run(model: Path, data: str) -> tuple[Any, "np.ndarray", dict[str, 
     from bipointnet.evaluation.networks import evaluate
     from bipointnet.models import checkpoint
 
-    network, facts = checkpoint.load_model(model)
+    network, facts = checkpoint.load_run(model)
     points = facts["config"]["points"]
     clouds = open_dataset(data, points)
     require_same_classes(data, clouds.classes, model, facts["classes"], facts["data"])
@@ -120,7 +120,7 @@ def _run_namer(model: Path) -> tuple[Callable[["np.ndarray"], tuple[str, float]]
     from bipointnet.evaluation.networks import classify
     from bipointnet.models import checkpoint
 
-    network, facts = checkpoint.load_model(model)
+    network, facts = checkpoint.load_run(model)
 
     def name(points: "np.ndarray") -> tuple[str, float]:
         logits, _ = classify(network, torch.from_numpy(points)[None], len(points))

@@ -73,7 +73,7 @@ def _packed_labeller(path: Path) -> Labeller:
 
     return Labeller(
         logits,
-        lambda category: model.parts(category if category >= 0 else None),
+        lambda category: model.accepted_classes(category if category >= 0 else None),
         model.classes,
         model.categories,
         model.channels,
@@ -93,7 +93,7 @@ def _run_labeller(path: Path) -> Labeller:
     from bipointnet.data.normalize import normalize
     from bipointnet.models import checkpoint
 
-    model, facts = checkpoint.load_model(path)
+    model, facts = checkpoint.load_run(path)
     config, categories = facts["config"], facts.get("categories", [])
 
     def logits(clouds: "np.ndarray", category: int) -> "np.ndarray":

@@ -45,10 +45,23 @@ def find(run: Path) -> Path:
     return run / "last.safetensors" if run.is_dir() else run
 
 
-def load_model(run: Path) -> tuple[nn.Module, dict[str, Any]]:
-    """The trained network of a run folder or checkpoint file, ready to evaluate, and the facts of its run."""
-    path = find(run)
+def load_run(run: str | Path) -> tuple[nn.Module, dict[str, Any]]:
+    """The trained network of a run folder (its last epoch) or checkpoint file, in eval mode, and the facts of its run.
+
+    `bipointnet.load` loads packed models.
+
+    Example:
+        >>> network, facts = bipointnet.load_run("runs/chairs")  # doctest: +SKIP
+        >>> facts["classes"]  # doctest: +SKIP
+        ['chair', 'table']
+    """
+    path = find(Path(run))
     tensors, facts = load(path)
+    if "program" in facts:
+        raise UserError(
+            f"{path}: a packed model where a run folder or a checkpoint is expected; load it with bipointnet.load, or "
+            "name the run folder it was exported from"
+        )
     try:
         config = from_mapping(str(path), facts["config"])
         model = build(config, len(facts["classes"]), facts["channels"], len(facts.get("categories", ())))

@@ -1,35 +1,35 @@
-"""Folding: a 1-bit layer, with all that stands between its product and the next sign, becomes integer thresholds.
+"""Fold a 1-bit layer, and everything between its product and the next sign, into integer thresholds.
 
-A row of weights w of +-1 meets K inputs of +-1. Let c be the number of
-columns where they agree; then their product is c agreements less K - c disagreements,
+A row of K weights of +-1 is multiplied with K inputs of +-1. Let c be the number of columns where they agree. The
+product is c agreements minus K - c disagreements,
 
     z = 2 c - K,    c in 0 ... K
 
-Everything up to the next sign is a line in z. With the method's scale s and bias b, and BatchNorm's mean m, variance v,
-weight g and bias h, so slope t = g / sqrt(v + eps),
+Everything up to the next sign is linear in z. With the method's scale s and bias b, BatchNorm's mean m, variance v,
+weight g and bias h, and its slope t = g / sqrt(v + eps),
 
     y = t (s z + b - m) + h = p z + q,    p = t s,    q = t (b - m) + h
 
-(without BatchNorm t = 1, m = h = 0). Hardtanh does not move a sign and falls away. The bit is [y >= d], with d = 0
-after a plain layer, and d the shift of the pool after a pooled one, as max_i y_i - d >= 0 just where some y_i >= d.
-Where the layer that reads the bit compares with e instead of 0 (ABC-Net's 1/2 - v), d + e stands for d.
+(without BatchNorm t = 1, m = h = 0). Hardtanh does not change a sign, so it is dropped. The bit is [y >= d]. After a
+layer without a pool d = 0. After a pooled layer d is the shift of the pool, since max_i y_i - d >= 0 exactly if some
+y_i >= d. If the layer that reads the bit compares with e instead of 0 (ABC-Net's 1/2 - v), replace d by d + e.
 
-- p > 0: the bit is [c >= T] with p (2 T - K) + q >= d, that is T(d) = ceil(a + b d),
+- p > 0: the bit is [c >= T] with the smallest T such that p (2 T - K) + q >= d, that is T(d) = ceil(a + b d) with
   a = (K - q / p) / 2 and b = 1 / (2 p).
-- p < 0: negating the row turns z into -z and c into K - c, and p into -p: the case above, with the row flipped.
-  A maximum stays a maximum: y is the same number, only its line is written in the other count.
-- p = 0: the bit is [q >= d] whatever c is: T = 0 (always) or T = K + 1 (never).
+- p < 0: negating the row turns z into -z, c into K - c and p into -p: the case above, with the row negated.
+  A maximum stays a maximum, because y is the same number.
+- p = 0: the bit is [q >= d] for every c: T = 0 (always) or T = K + 1 (never).
 
 A mean over n points compares mean y_i = p (2 sum c_i / n - K) + q with 0: sum c_i >= n a, with the same a.
 
-Rounding. The bits must be those of PyTorch in float64 even where p z + q meets d exactly, and the algebra above rounds
-otherwise than PyTorch does. But c takes only K + 1 values, and y rises with c in floating point too, as every step of
-its computation does. So the layer's own arithmetic is evaluated at every c, and T is the number of counts whose y is
-below d: exact by construction. Where d = delta(n) moves with n, a line (a, b) is written that gives this T for every n
-up to MOST_POINTS; `_fit_line` finds one in float32 or, failing that, float64.
+Rounding. The bits must equal those of PyTorch in float64 even where p z + q equals d exactly, but the algebra above
+rounds differently from PyTorch. However, c takes only K + 1 values, and y is monotonic in c in floating point too,
+because every step of its computation is. So the layer's own arithmetic is evaluated at every c, and T is the number of
+counts whose y is below d: exact by construction. If d = delta(n) depends on the number of points n, the file holds a
+line (a, b) that gives this T for every n up to MOST_POINTS; `_fit_line` finds one in float32 or, failing that, float64.
 
-Where floats are needed (a float layer reads the value, it is a T-Net's matrix, or the next layer takes the mean size of
-its inputs, as XNOR does), p and q are written as they are.
+Where floats are needed (a float layer reads the value, it is a T-Net's matrix, or the next layer scales each point by
+the mean |x| of its inputs, as XNOR does), p and q are written unchanged.
 """
 
 from collections.abc import Callable
@@ -44,14 +44,17 @@ from torch import Tensor, nn
 from bipointnet.delta import delta
 from bipointnet.errors import UserError
 from bipointnet.nn import BinaryLinear
-from bipointnet.runtime.reference import pack_bits
+from bipointnet.packing.bits import pack_bits
 
-MOST_POINTS = 16384  # up to here every threshold T(delta(n)) is PyTorch's
+MOST_POINTS = 16384  # up to this n every threshold T(delta(n)) equals that of PyTorch
 
 
 @dataclass(frozen=True)
 class Stage:
-    """linear -> norm -> activation -> pool, each of the last three None where there is none; `name` is for errors."""
+    """One step of a network: linear -> norm -> activation -> pool. Each of the last three may be None.
+
+    name: the name of the linear layer in the network, for error messages.
+    """
 
     name: str
     linear: nn.Module
@@ -69,21 +72,22 @@ class Stage:
 
     @property
     def input_threshold(self) -> float:
-        """The number from which on an input of this 1-bit layer counts as +1."""
+        """An input of this 1-bit layer becomes +1 if it is at least this number."""
         layer: Any = self.linear
         return float(layer.method.input_threshold(layer))
 
-    def takes(self, x: np.ndarray) -> np.ndarray:
-        """The bits that this 1-bit layer makes of its inputs, by its own arithmetic."""
+    def binarize_input(self, x: np.ndarray) -> np.ndarray:
+        """The bits of the inputs x of this 1-bit layer, by its own arithmetic."""
         layer: Any = self.linear
         return (layer.method.binarize_input(torch.from_numpy(x), layer) > 0).numpy()
 
-    def refuse(self, why: str) -> UserError:
+    def error(self, why: str) -> UserError:
+        """Why this stage cannot be packed."""
         return UserError(f"{self.name}: {why}")
 
 
 def norm_line(stage: Stage) -> tuple[Tensor, Tensor]:
-    """t and h - t m: BatchNorm as a line, or 1 and 0; two (M,)."""
+    """BatchNorm as a line: slope t and offset h - t m, or 1 and 0 without BatchNorm; two (M,)."""
     norm: Any = stage.norm
     if norm is None:
         ones = torch.ones(len(stage.linear.weight), dtype=torch.float64)  # pyright: ignore
@@ -95,7 +99,7 @@ def norm_line(stage: Stage) -> tuple[Tensor, Tensor]:
 
 
 def line(stage: Stage) -> tuple[Tensor, Tensor]:
-    """p and q of y = p z + q; two (M,)."""
+    """p and q in y = p z + q; two (M,)."""
     layer: Any = stage.linear
     slope, offset = norm_line(stage)
     bias = 0.0 if layer.bias is None else layer.bias
@@ -103,32 +107,33 @@ def line(stage: Stage) -> tuple[Tensor, Tensor]:
 
 
 def weight_bits(stage: Stage) -> np.ndarray:
+    """The weights of a 1-bit layer as bool, (M, K)."""
     layer: Any = stage.linear
     return (layer.method.binarize_weight(layer) > 0).numpy()  # (M, K)
 
 
-def fold(stage: Stage) -> "Folded":
-    """The layer with its falling rows flipped."""
+def fold_thresholds(stage: Stage) -> "FoldedLayer":
+    """Evaluate a 1-bit layer at every count c, with the rows of negative slope negated."""
     layer: Any = stage.linear
     bits = weight_bits(stage)
     columns = bits.shape[1]
     p, q = (part.numpy() for part in line(stage))
     rising = np.where(p < 0, -1.0, 1.0)  # (M,)
     z = torch.from_numpy((2.0 * np.arange(columns + 1) - columns)[:, None] * rising)  # (K + 1, M)
-    # The layer's own arithmetic from the product on.
+    # The layer's own arithmetic, starting from the product.
     y = z * layer.method.scale(layer)
     y = y if layer.bias is None else y + layer.bias
     values = (y if stage.norm is None else stage.norm(y)).numpy()
     if not np.isfinite(values).all():
-        raise stage.refuse("its outputs are not finite; expected BatchNorm with a variance of at least 0")
-    return Folded(stage, pack_bits(bits ^ (rising < 0)[:, None]), values, np.abs(p), q)
+        raise stage.error("its outputs are not finite; expected BatchNorm with a variance >= 0")
+    return FoldedLayer(stage, pack_bits(bits ^ (rising < 0)[:, None]), values, np.abs(p), q)
 
 
 @dataclass(frozen=True)
-class Folded:
-    """A 1-bit layer whose rows all rise with the count.
+class FoldedLayer:
+    """A 1-bit layer whose outputs y all increase with the count c.
 
-    words: its weights, (M, ceil(K / 64)). values: y at every count c, (K + 1, M). p, q: the line y = p z + q, p >= 0.
+    words: its packed weights, (M, ceil(K / 64)). values: y at every count c, (K + 1, M). p, q: of y = p z + q, p >= 0.
     """
 
     stage: Stage
@@ -137,40 +142,40 @@ class Folded:
     p: np.ndarray
     q: np.ndarray
 
-    def less(self, e: float) -> "Folded":
-        """The layer with e taken off its outputs."""
+    def minus(self, e: float) -> "FoldedLayer":
+        """The layer with e subtracted from its outputs."""
         return replace(self, values=self.values - e, q=self.q - e)
 
-    def thresholds(self, takes: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """T, from 0 to K + 1: the number of counts at whose value the bit is not taken; (M,)."""
-        bits = takes(self.values)
+    def thresholds(self, binarize: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """T from 0 to K + 1, the number of counts whose bit is 0; (M,). binarize: values y to bits."""
+        bits = binarize(self.values)
         threshold = len(bits) - bits.sum(axis=0)
         assert (bits == (np.arange(len(bits))[:, None] >= threshold)).all(), (
-            f"{self.stage.name}: y falls with the count"
+            f"{self.stage.name}: y decreases with the count"
         )
         return threshold
 
-    def fixed_line(self, takes: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """A line that is T, whatever the number of points: (M, 2)."""
-        threshold = self.thresholds(takes)
+    def fixed_line(self, binarize: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """The line (T, 0), for a threshold that does not depend on the number of points: (M, 2)."""
+        threshold = self.thresholds(binarize)
         return np.stack([threshold, np.zeros_like(threshold)], axis=1).astype(np.float32)
 
     def mean_line(self) -> np.ndarray:
-        """(a, 0), float64. Where a is all but an integer, y there says on which side of it the layer's own zero is."""
+        """The line (a, 0) of a mean, float64: (M, 2). If a is almost an integer, y there decides its side."""
         columns = len(self.values) - 1
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             a = np.clip((columns - self.q / self.p) / 2, 0, columns + 1)
         a = np.where(self.values[0] >= 0, 0.0, np.where(self.values[-1] < 0, columns + 1.0, a))
         whole = np.rint(a)
         reached = self.values[np.minimum(whole, columns).astype(int), np.arange(len(a))] >= 0
-        sided = np.where(reached, whole, np.nextafter(whole, np.inf))
+        exact = np.where(reached, whole, np.nextafter(whole, np.inf))
         near = (np.abs(a - whole) < 1e-9) & (whole <= columns)
-        return np.stack([np.where(near, sided, a), np.zeros_like(a)], axis=1)
+        return np.stack([np.where(near, exact, a), np.zeros_like(a)], axis=1)
 
     def moving_line(self) -> np.ndarray:
-        """(a, b) with ceil(a + b delta(n)) the right threshold for every n up to MOST_POINTS: (M, 2)."""
+        """(a, b) such that ceil(a + b delta(n)) is the threshold for every n up to MOST_POINTS: (M, 2)."""
         columns = len(self.values) - 1
-        # A count c is enough for n points just where delta(n) <= y(c): for the first reach[c] of all n.
+        # A count c gives bit 1 for n points if and only if delta(n) <= y(c): for n = 1 ... reach[c].
         reach = np.searchsorted(_deltas(), self.values, side="right")  # (K + 1, M)
         for dtype in (np.float32, np.float64):
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -180,19 +185,19 @@ class Folded:
                 line[row] = _fit_line(line[row], reach[:, row], float(self.q[row]))
             if _holds(line, reach).all():
                 return line
-        raise self.stage.refuse("thresholds that no line in float64 gives; expected p z + q of ordinary size")
+        raise self.stage.error("no line in float64 gives its thresholds; expected p and q of ordinary size")
 
 
 @lru_cache(maxsize=1)
 def _deltas() -> np.ndarray:
-    """delta(n) for n = 1 ... MOST_POINTS, rising."""
+    """delta(n) for n = 1 ... MOST_POINTS, ascending."""
     return np.array([delta(n) for n in range(1, MOST_POINTS + 1)])
 
 
 def _holds(line: np.ndarray, reach: np.ndarray) -> np.ndarray:
-    """Which rows of lines (..., 2) give thresholds T(n) with c >= T(n) for the first reach[c] numbers n and no other.
+    """Which lines (..., 2) give thresholds T(n) with c >= T(n) for exactly n = 1 ... reach[c].
 
-    As T rises with n, that is T <= c at the last of them and T > c at the next. reach: (K + 1, ...).
+    As T increases with n, it suffices that T <= c at n = reach[c] and T > c at the next n. reach: (K + 1, ...).
     """
     deltas = _deltas()
     a, b = line[..., 0].astype(np.float64), line[..., 1].astype(np.float64)
@@ -205,13 +210,13 @@ def _holds(line: np.ndarray, reach: np.ndarray) -> np.ndarray:
 
 
 def _fit_line(line: np.ndarray, reach: np.ndarray, q: float) -> np.ndarray:
-    """A line (2,) of the dtype of `line`, and near it, that holds for reach (K + 1,); `line` itself if none is found.
+    """A line (2,) close to `line`, of the same dtype, that holds for reach (K + 1,); `line` itself if none is found.
 
-    For a given a, the conditions a + b delta(last reached) <= c < a + b delta(next) bound b from both sides; the
-    numbers around a are tried, each with b in the middle.
+    For a given a, the conditions a + b delta(reach[c]) <= c < a + b delta(reach[c] + 1) bound b from both sides. The
+    floats next to a are tried, each with b in the middle of its bounds.
     """
     deltas, count = _deltas(), np.arange(len(reach))
-    some, more = reach > 1, (reach > 0) & (reach < MOST_POINTS)  # delta(1) = 0 says nothing of b
+    some, more = reach > 1, (reach > 0) & (reach < MOST_POINTS)  # delta(1) = 0 does not bound b
     for ulps in (0, 1, -1, 2, -2, 3, -3, 4, -4, 6, -6, 8, -8):
         a = line[0] + ulps * np.spacing(line[0])
         if not np.isfinite(a):
@@ -228,7 +233,7 @@ def _fit_line(line: np.ndarray, reach: np.ndarray, q: float) -> np.ndarray:
 
 
 def _step_line(reach: np.ndarray, q: float) -> np.ndarray:
-    """For a channel all but constant in c: a line so steep that T goes from under 0 to over K where delta passes q."""
+    """For a channel almost constant in c: a line so steep that T goes from below 0 to above K where delta passes q."""
     deltas, columns, last = _deltas(), len(reach) - 1, int(reach[0])
     if last == 0:
         return np.array([columns + 1.0, 0.0])

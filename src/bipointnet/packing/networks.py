@@ -1,4 +1,4 @@
-"""Which networks can be packed, and how each is walked: its stages in the order of the program."""
+"""The networks that can be packed, and for each the stages in the order of its program."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,13 +14,13 @@ from bipointnet.packing.program import Program, kind
 
 
 def _layer_stage(name: str, layer: nn.Module) -> Stage:
-    """A stage from linear -> [norm] -> activation as a Sequential."""
+    """The stage of a Sequential of linear -> [norm] -> activation."""
     steps = list(layer.children()) if isinstance(layer, nn.Sequential) else []
     norm: Any = steps.pop(1) if len(steps) > 1 and isinstance(steps[1], nn.BatchNorm1d) else None
     if len(steps) != 2:
         raise UserError(
-            f"{name}: a {kind(layer)} of {', '.join(map(kind, layer.children()))}; expected a linear layer, "
-            "BatchNorm or none, and an activation"
+            f"{name}: a {kind(layer)} of {', '.join(map(kind, layer.children()))}; expected a linear layer, optionally "
+            "BatchNorm, and an activation"
         )
     linear = steps[0]
     if isinstance(linear, ConcatLinear):
@@ -40,7 +40,7 @@ def _pooled_stages(name: str, layer: nn.Module) -> list[Stage]:
 
 
 def _trunk(name: str, net: TNet | PointNet) -> list[Stage]:
-    """What a T-Net and the rest of PointNet have in common: points, pool, head."""
+    """The stages that a T-Net and the rest of PointNet have in common: points, pool, head."""
     return [
         *_layer_stages(f"{name}points", net.points),
         *_pooled_stages(f"{name}pooled", net.pooled),
@@ -49,16 +49,16 @@ def _trunk(name: str, net: TNet | PointNet) -> list[Stage]:
 
 
 def _tnet(program: Program, name: str, net: TNet, before: list[Stage]) -> None:
-    """The stages before a T-Net, the T-Net itself, and its matrix."""
-    program.run([*before, *_trunk(name, net), Stage(f"{name}last", net.last)])
+    """Write the stages before a T-Net, the T-Net itself, and its matrix."""
+    program.write_stages([*before, *_trunk(name, net), Stage(f"{name}last", net.last)])
     program.keep_matrix(net.size)
 
 
 def _start(program: Program, net: PointNet | PartPointNet | ScenePointNet, before: list[Stage]) -> int:
-    """A pass over the points for each matrix, and the start of the main pass; returns the numbers a point.
+    """Write one pass over the points per matrix, and the start of the main pass; returns the channels per point.
 
-    `before` are the stages in front of the feature transform. Nothing is kept between the passes but the matrices, as
-    the first layers cost less than storing their outputs.
+    `before` are the stages in front of the feature transform. Only the matrices are kept between the passes, because
+    running the first layers again costs less than storing their outputs.
     """
     channels = int(before[0].linear.weight.shape[1])  # pyright: ignore
     if net.input_transform is not None and net.feature_transform is not None:
@@ -79,21 +79,21 @@ def _pointnet(program: Program, net: PointNet) -> int:
         raise UserError(f"dropout: a {kind(net.dropout)}; expected nn.Identity or nn.Dropout")
     channels = _start(program, net, [first])
     if net.feature_transform is None:
-        program.run([first, *_trunk("", net)], reader=last)
+        program.write_stages([first, *_trunk("", net)], reader=last)
     else:
-        program.run([first])
+        program.write_stages([first])
         program.transform(1)
-        program.run(_trunk("", net), reader=last)
-    program.run_last(last)
+        program.write_stages(_trunk("", net), reader=last)
+    program.write_last(last)
     return channels
 
 
 def _label_points(program: Program, net: PartPointNet | ScenePointNet) -> None:
-    """The head of a network that labels points, on all that was kept."""
+    """Write the head of a network that labels points, which reads all kept values."""
     last = Stage("last", net.last)
     program.join()
-    program.run([_layer_stage("joined", net.joined), *_layer_stages("head", net.head)], reader=last)
-    program.run_last(last)
+    program.write_stages([_layer_stage("joined", net.joined), *_layer_stages("head", net.head)], reader=last)
+    program.write_last(last)
 
 
 def _part_pointnet(program: Program, net: PartPointNet) -> int:
@@ -106,18 +106,18 @@ def _part_pointnet(program: Program, net: PartPointNet) -> int:
     _require_shared_bits([second, third, fourth, fifth, joined])
     channels = _start(program, net, [first, second, third])
     for stage, following in ((first, second), (second, third)):
-        program.run([stage], reader=following)
+        program.write_stages([stage], reader=following)
         program.keep(following)
     if net.feature_transform is None:
-        program.run([third], reader=fourth)
+        program.write_stages([third], reader=fourth)
         program.keep(fourth)
     else:
-        program.run([third])
+        program.write_stages([third])
         program.keep()
         program.transform(1)
-    program.run([fourth], reader=fifth)
+    program.write_stages([fourth], reader=fifth)
     program.keep(fifth)
-    program.run_pooled(fifth, joined)
+    program.write_pooled(fifth, joined)
     program.keep()
     if net.categories:
         program.category(net.categories)
@@ -131,55 +131,54 @@ def _scene_pointnet(program: Program, net: ScenePointNet) -> int:
     _require_shared_bits([encoder[0], joined])
     channels = _start(program, net, [first])
     if net.feature_transform is None:
-        program.run([first], reader=encoder[0])
+        program.write_stages([first], reader=encoder[0])
     else:
-        program.run([first])
+        program.write_stages([first])
         program.transform(1)
     program.keep(encoder[0])
-    program.run(encoder, reader=joined)
+    program.write_stages(encoder, reader=joined)
     program.keep()
     _label_points(program, net)
     return channels
 
 
 def _require_shared_bits(readers: list[Stage]) -> None:
-    """Refuse layers that would take other bits of a feature than the head, which reads it too."""
+    """Raise UserError unless all layers binarize a feature as the head does, which reads it too."""
     for stage in readers:
         if not stage.binary:
-            raise stage.refuse("a float layer; expected a 1-bit one, as only features of 1 bit are joined")
+            raise stage.error("a float layer; expected a 1-bit layer, because only 1-bit features can be joined")
         if stage.scales_points or stage.input_threshold != 0:
-            raise stage.refuse(
-                "another layer reads the same bits, but its method scales points or compares with a number of its own; "
+            raise stage.error(
+                "another layer reads the same bits, but its method scales points or compares with its own threshold; "
                 "expected one of bnn, xnor++, bi-real, ir-net, lsr to label points"
             )
 
 
-# The networks that can be packed; a subclass with another forward is another network.
-WALKERS: dict[type[nn.Module], tuple[str, Callable[[Program, Any], int]]] = {
+# Class -> name in the manifest, and the function that writes its program and returns the channels per point.
+# A subclass that overrides forward is a different network and cannot be packed.
+WRITERS: dict[type[nn.Module], tuple[str, Callable[[Program, Any], int]]] = {
     PointNet: ("pointnet", _pointnet),
     PartPointNet: ("pointnet-part", _part_pointnet),
     ScenePointNet: ("pointnet-semantic", _scene_pointnet),
 }
 
 
-# What each of them does, as the manifest says.
+# The task of each of them, as the manifest names it.
 TASKS: dict[type[nn.Module], str] = {PointNet: "classify", PartPointNet: "part", ScenePointNet: "semantic"}
 
 
 def task_of(model: nn.Module) -> str:
     """The task of a network that can be packed: "classify", "part" or "semantic"."""
-    walker(model)
-    return next(task for kind_of, task in TASKS.items() if isinstance(model, kind_of))
+    find_writer(model)
+    return next(task for network, task in TASKS.items() if isinstance(model, network))
 
 
-def walker(model: nn.Module) -> tuple[str, Callable[[Program, Any], int]]:
-    """The network's name and what writes its program, which returns the numbers a point."""
-    for kind_of, (name, walk) in WALKERS.items():
-        if isinstance(model, kind_of) and type(model).forward is kind_of.forward:
+def find_writer(model: nn.Module) -> tuple[str, Callable[[Program, Any], int]]:
+    """The row of WRITERS for a network; UserError if there is none. Without T-Nets its name is a vanilla one."""
+    for network, (name, write) in WRITERS.items():
+        if isinstance(model, network) and type(model).forward is network.forward:
             vanilla = getattr(model, "input_transform", None) is None
-            return name.replace("pointnet", "pointnet-vanilla") if vanilla else name, walk
-    known = [kind_of.__name__ for kind_of in WALKERS]
-    changed = " with another forward" if kind(model) in known else ""
-    raise UserError(
-        f"the network is a {kind(model)}{changed}; expected one of those that can be packed so far: {', '.join(known)}"
-    )
+            return name.replace("pointnet", "pointnet-vanilla") if vanilla else name, write
+    known = [network.__name__ for network in WRITERS]
+    changed = " with a different forward" if kind(model) in known else ""
+    raise UserError(f"the network is a {kind(model)}{changed}; expected one of: {', '.join(known)}")

@@ -1,6 +1,7 @@
 """Export: a trained network becomes a packed file (docs/format.md) that the core runs without PyTorch.
 
-walk.py takes a network apart, program.py writes what it finds, and the whole is checked here.
+networks.py lists the stages of a network, program.py writes them as operations, fold.py computes the thresholds. This
+module adds the manifest and the golden vector, and checks the whole file.
 """
 
 import copy
@@ -19,14 +20,14 @@ from bipointnet import _core
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.models import checkpoint
-from bipointnet.packing.networks import task_of, walker
+from bipointnet.packing.networks import find_writer, task_of
 from bipointnet.packing.program import Program
 from bipointnet.runtime import reference
 from bipointnet.runtime.reference import Packed, golden_cloud, golden_logits, run_program
 
 FORMAT = 1
 GOLDEN_SEEDS = 32
-CLEAR = 1e-5  # of a golden cloud: how far from 0, relative to the largest, floats should be whose signs are taken
+CLEAR = 1e-5  # in a golden cloud, the smallest |x| of floats that are binarized, relative to the largest
 LAST = {"f16": np.float16, "f32": np.float32}
 
 
@@ -46,16 +47,28 @@ def export(
     """Write `model` as a packed file, and return its size in bytes.
 
     Args:
-        model: a PointNet, PartPointNet or ScenePointNet; it is left as it is.
-        path: the file, replaced in one step; a model that is refused leaves it untouched.
-        classes: their names, in the order of the logits.
-        task: "classify", "part" or "semantic"; None takes that of the network's class.
-        categories: names of the categories a network for parts is told, in their order.
-        parts: of each category the numbers of the classes its points can have, ascending; none: they can have any.
-        training: facts for people, anything JSON can say.
-        normalize: what the core does to a cloud first, "sphere" or "none".
-        last: how a float last layer's weights are stored, "f16" or "f32".
-        golden_points: points of the made-up cloud that is checked at load.
+        model: a PointNet, PartPointNet or ScenePointNet; it is not changed.
+        path: the file. It is replaced atomically; if the model cannot be packed, the old file stays.
+        classes: names of the classes, in the order of the logits.
+        task: "classify", "part" or "semantic"; None takes the task of the network's class.
+        categories: names of the categories, in the order of the network's category input.
+        parts: for each category, the indices of the classes that its points can have, ascending. Default: all classes.
+        training: facts about the training, any JSON value; for information only.
+        normalize: "sphere" if the core shall center and scale each cloud, or "none".
+        last: the type of the weights of a float last layer, "f16" or "f32".
+        golden_points: number of points of the random cloud that is checked when the file is loaded.
+
+    Raises:
+        UserError: the network cannot be packed, or an argument is wrong.
+
+    Example:
+        >>> import bipointnet
+        >>> names = ["chair", "table"]
+        >>> linear = bipointnet.BinaryLinear.of(bipointnet.LSR())
+        >>> network = bipointnet.PointNet(len(names), linear=linear, pool=bipointnet.EntropyMax())
+        >>> size = bipointnet.export(network, "model.bpn", classes=names)  # doctest: +SKIP
+        >>> bipointnet.load("model.bpn").classes  # doctest: +SKIP
+        ['chair', 'table']
     """
     if task not in (None, "classify", "part", "semantic"):
         raise UserError(f"task is {task!r}; expected classify, part or semantic")
@@ -73,7 +86,7 @@ def export(
 
 def export_run(run: str | Path, path: str | Path, last: str = "f16") -> int:
     """Write the network of a run folder or a checkpoint file as a packed file, and return its size in bytes."""
-    model, facts = checkpoint.load_model(Path(run))
+    model, facts = checkpoint.load_run(Path(run))
     config = facts["config"]
     training = {
         "data": facts.get("data"),
@@ -112,19 +125,19 @@ def _packed_bytes(
     if not 1 <= golden_points <= 4096:
         raise UserError(f"golden_points is {golden_points}; expected 1 to 4096")
     if not all(isinstance(name, str) for name in classes):
-        raise UserError(f"classes are {classes!r}; expected strings, the names of the classes")
-    name, walk = walker(model)
+        raise UserError(f"classes is {classes!r}; expected strings, the names of the classes")
+    name, write_program = find_writer(model)
     expected = getattr(model, "categories", 0)
     if len(categories) != expected:
         raise UserError(
-            f"categories has {len(categories)} names; expected {expected}, one for each the network is told"
+            f"categories has {len(categories)} names; expected {expected}, one per category input of the network"
         )
     _require_finite(model)
     program = Program(LAST[last])
     with torch.no_grad():
-        channels = walk(program, copy.deepcopy(model).cpu().double().eval())
+        channels = write_program(program, copy.deepcopy(model).cpu().double().eval())
     if program.width != len(classes):
-        raise UserError(f"classes has {len(classes)} names; expected {program.width}, one for each of the logits")
+        raise UserError(f"classes has {len(classes)} names; expected {program.width}, one per logit")
     manifest = {
         "format": FORMAT,
         "model": name,
@@ -149,14 +162,15 @@ def _packed_bytes(
 def _require_finite(model: nn.Module) -> None:
     for name, tensor in model.state_dict().items():
         if not tensor.isfinite().all():
-            raise UserError(f"{name}: holds numbers that are not finite; expected a network that was trained to an end")
+            raise UserError(f"{name}: holds NaN or infinite values; expected finite weights; train the network again")
 
 
 def _with_golden(packed: Packed) -> Packed:
     """The model with its golden vector.
 
-    The core may round a cloud's normalisation otherwise than numpy, so a cloud is sought where no float lies so near 0
-    that its sign could differ: of the first GOLDEN_SEEDS the first that is CLEAR, else the clearest.
+    The core may round the normalization of a cloud differently from numpy. So a cloud is chosen in which no binarized
+    float is so close to its threshold that its bit could differ: of the first GOLDEN_SEEDS random clouds the first one
+    that is CLEAR, or else the clearest.
     """
     golden, channels = packed.manifest["golden"], packed.manifest["channels"]
     clearances: list[float] = []
@@ -165,21 +179,21 @@ def _with_golden(packed: Packed) -> Packed:
     golden["seed"] = int(np.argmax(clearances))
     logits = golden_logits(packed)
     if not np.isfinite(logits).all():
-        raise UserError("the logits of a made-up cloud are not finite in float32; expected weights of ordinary size")
+        raise UserError("the logits of a random cloud are not finite in float32; expected weights of ordinary size")
     golden["tolerance"] = float(f"{max(1e-3, 1e-4 * float(np.abs(logits).max())):.1e}")
     return Packed(packed.manifest, packed.tensors | {"golden": logits})
 
 
 def _program_clearance(packed: Packed, cloud: np.ndarray) -> float:
-    """How near 0 the numbers come whose signs the program takes."""
+    """The clearance of the floats that the program binarizes."""
     _, values = run_program(packed, cloud, category=0 if "categories" in packed.manifest else None)
     program = packed.manifest["program"]
-    taken = [(v, op) for v, op in zip(values, program[1:], strict=False) if op["op"] in reference.SIGNS]
-    read = [v - np.float32(op.get("at", 0)) for v, op in taken]
-    return min((_clearance(v) for v in read), default=math.inf)
+    binarized = [(v, op) for v, op in zip(values, program[1:], strict=False) if op["op"] in reference.SIGNS]
+    distances = [v - np.float32(op.get("at", 0)) for v, op in binarized]
+    return min((_clearance(v) for v in distances), default=math.inf)
 
 
 def _clearance(x: np.ndarray) -> float:
-    """How near 0 the numbers come, relative to the largest. Exact zeros are constant channels, and safe."""
+    """The smallest |x| relative to the largest. Exact zeros come from constant channels, and are safe."""
     sizes = np.abs(x[x != 0])
     return float(sizes.min() / sizes.max()) if sizes.size else math.inf

@@ -1,10 +1,9 @@
-"""The obviously right evaluation of a packed model: docs/format.md, line by line, in numpy.
+"""The reference implementation of packed models: docs/format.md, line by line, in numpy.
 
-It is the oracle that the exporter, the tests and `verify` hold the compiled core against. It is slow, it believes its
-file, and it needs neither PyTorch nor the core.
+It is the independent oracle that export, the tests and `verify` compare the compiled core with. It is slow, it trusts
+its file, and it needs neither PyTorch nor the core. It shares no code with `packing`, which writes the files.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +13,9 @@ import numpy as np
 
 from bipointnet.data.normalize import normalize
 from bipointnet.delta import delta
+from bipointnet.runtime.header import parse_header
 
-SIGNS = ("sign", "compare", "sign_scaled")  # operations that take bits of floats
+SIGNS = ("sign", "compare", "sign_scaled")  # operations that turn floats into bits
 DTYPES = {"U64": "<u8", "I16": "<i2", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
 
 
@@ -28,37 +28,29 @@ class Packed:
 
 
 def parse(content: bytes) -> Packed:
-    """The model in the bytes of a packed file that is known to be sound."""
-    start = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:start])
-    manifest = json.loads(header.pop("__metadata__")["bipointnet"])
+    """The model in the bytes of a valid packed file."""
+    header = parse_header(content)
     tensors = {}
-    for name, entry in header.items():
-        begin, end = (start + offset for offset in entry["data_offsets"])
-        tensors[name] = np.frombuffer(content[begin:end], DTYPES[entry["dtype"]]).reshape(entry["shape"])
-    return Packed(manifest, tensors)
+    for name, tensor in header.tensors.items():
+        start = header.size + tensor.start
+        numbers = np.frombuffer(content[start : start + tensor.bytes], DTYPES[tensor.dtype])
+        tensors[name] = numbers.reshape(tensor.shape)
+    return Packed(header.metadata, tensors)
 
 
 def read(path: str | Path) -> Packed:
-    """The model in a packed file that is known to be sound."""
+    """The model in a valid packed file."""
     return parse(Path(path).read_bytes())
 
 
-def pack_bits(bits: np.ndarray) -> np.ndarray:
-    """Rows of bits as words, column k in bit k mod 64 of word k div 64: (M, K) of bool -> (M, ceil(K / 64))."""
-    rows, columns = bits.shape
-    padded = np.zeros((rows, -(-columns // 64) * 64), bool)
-    padded[:, :columns] = bits
-    return np.packbits(padded, axis=1, bitorder="little").view("<u8")
-
-
 def unpack_bits(words: np.ndarray, columns: int) -> np.ndarray:
-    """The first `columns` bits of each row: (M, words) -> (M, columns) of bool."""
-    return np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")[:, :columns].astype(bool)
+    """The first `columns` bits of each row, column k in bit k mod 64 of word k div 64: (M, words) -> (M, columns)."""
+    word, bit = np.divmod(np.arange(columns), 64)
+    return (words[:, word] >> bit.astype(np.uint64) & np.uint64(1)).astype(bool)
 
 
 def golden_cloud(seed: int, points: int, channels: int) -> np.ndarray:
-    """The made-up cloud of a golden vector, not normalised: (points, channels) float32."""
+    """The random cloud of a golden vector (SplitMix64), not normalized: (points, channels) float32."""
     mask = 2**64 - 1
     state, numbers = seed, []
     for _ in range(points * channels):
@@ -72,7 +64,7 @@ def golden_cloud(seed: int, points: int, channels: int) -> np.ndarray:
 
 
 def product(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """x . weight^T in float32, each sum taken in the order of the inputs: (..., K), (M, K) -> (..., M)."""
+    """x . weight^T in float32, each sum in the order of the inputs: (..., K), (M, K) -> (..., M)."""
     total = x[..., :1] * weight[:, 0]
     for k in range(1, weight.shape[1]):
         total = total + x[..., k : k + 1] * weight[:, k]
@@ -80,27 +72,28 @@ def product(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def agreements(bits: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """In how many columns a row of `bits` is that of the weights: (..., K), (M, K), both of bool -> (..., M) int64."""
+    """In how many columns bits and weights are equal: (..., K), (M, K), both bool -> (..., M) int64."""
     ones = bits.astype(np.float32) @ weight.T.astype(np.float32)  # integers, exact far beyond K = 32766
     zeros = (~bits).astype(np.float32) @ (~weight).T.astype(np.float32)
     return (ones + zeros).astype(np.int64)
 
 
 def activate(x: np.ndarray, activation: str) -> np.ndarray:
+    """relu, hardtanh or none."""
     if activation == "relu":
         return np.maximum(x, np.float32(0))
     return np.clip(x, np.float32(-1), np.float32(1)) if activation == "hardtanh" else x
 
 
 def mean(x: np.ndarray) -> np.ndarray:
-    """Mean over points as the format sums it: float64, in order, in groups of 64; (N, K) -> (K,) float32."""
+    """Mean over points, summed as the format says: float64, in order, in groups of 64; (N, K) -> (K,) float32."""
     groups = [x[start : start + 64].astype(np.float64) for start in range(0, len(x), 64)]
     sums = np.stack([np.add.accumulate(group, axis=0)[-1] for group in groups])
     return (np.add.accumulate(sums, axis=0)[-1] / len(x)).astype(np.float32)
 
 
 def mean_size(x: np.ndarray) -> np.ndarray:
-    """Mean of |x| as the format sums it: float64, in eight sums of every eighth number; (..., K) -> (...) float32."""
+    """Mean of |x|, summed as the format says: float64, eight sums of every eighth value; (..., K) -> (...) float32."""
     sizes = np.abs(x.astype(np.float64))
     sums = [np.add.accumulate(sizes[..., j::8], axis=-1)[..., -1:] for j in range(min(8, x.shape[-1]))]
     total = np.add.accumulate(np.concatenate(sums, axis=-1), axis=-1)[..., -1]
@@ -109,10 +102,11 @@ def mean_size(x: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Machine:
-    """One run of a program: the cloud (N, channels) as the network sees it, the current value, what was kept so far.
+    """The state of one run of a program; each method executes the operation of the same name.
 
-    scale: of scaled bits, a number a point (N,) or one. chosen: a bit a category, 1 for that of the cloud.
-    kept: bits, of points (N, K) or of a vector (K,).
+    cloud: (N, channels), normalized if the model normalizes. value: the current value. scale: of scaled bits, one per
+    point (N,) or one in all. matrices: those computed so far. chosen: one bit per category, 1 for the category of the
+    cloud. kept: bits kept so far, (N, K) per point or (K,) per cloud.
     """
 
     cloud: np.ndarray
@@ -127,8 +121,8 @@ class Machine:
 
     def transform(self, op: dict, tensors: dict) -> np.ndarray:
         matrix = self.matrices[op["matrix"]]  # (D, D)
-        turned = product(self.value[:, : len(matrix)], matrix.T)
-        return np.concatenate([turned, self.value[:, len(matrix) :]], axis=1)
+        transformed = product(self.value[:, : len(matrix)], matrix.T)
+        return np.concatenate([transformed, self.value[:, len(matrix) :]], axis=1)
 
     def dense(self, op: dict, tensors: dict) -> np.ndarray:
         return activate(product(self.value, tensors["weight"].astype(np.float32)) + tensors["bias"], op["activation"])
@@ -215,10 +209,10 @@ OPERATIONS: dict[str, Callable[[Machine, dict, dict], np.ndarray]] = {
 def run_program(
     packed: Packed, cloud: np.ndarray, raw: bool = False, category: int | None = None
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Logits (classes,) of one cloud (N, channels), or (N, classes) of its points, and the value each operation leaves.
+    """Logits (classes,) of a cloud (N, channels), or (N, classes) of its points, and the value after each operation.
 
-    raw: take the cloud as it is, instead of normalised as the manifest says. category: the number of the cloud's, where
-    the model has categories. Bits are arrays of bool, floats float32; the value of `matrix` is the matrix it keeps.
+    raw: do not normalize the cloud, even if the manifest says so. category: index of the cloud's category, for a model
+    with a category input. Bits are bool arrays, floats are float32; the value of `matrix` is the matrix it keeps.
     """
     cloud = np.asarray(cloud, np.float32)
     if packed.manifest["normalize"] == "sphere" and not raw:
@@ -233,15 +227,16 @@ def run_program(
 
 
 def _chosen(packed: Packed, category: int | None) -> np.ndarray:
-    """A bit a category, 1 for number `category`; none for a model without categories."""
+    """One bit per category, 1 for index `category`; empty for a model without a category input."""
     count = len(packed.manifest.get("categories", []))
     if (category is None) != (count == 0) or (category is not None and not 0 <= category < count):
-        raise ValueError(f"category {category}; expected {f'0 to {count - 1}' if count else 'None, as there are none'}")
+        expected = f"0 to {count - 1}" if count else "None, as the model has no category input"
+        raise ValueError(f"category {category}; expected {expected}")
     return np.arange(count) == category
 
 
 def golden_logits(packed: Packed) -> np.ndarray:
-    """Logits (classes,) of the cloud of the model's golden vector, or (points, classes) of its points."""
+    """Logits of the cloud of the model's golden vector: (classes,), or (points, classes) if it labels points."""
     golden = packed.manifest["golden"]
     cloud = golden_cloud(golden["seed"], golden["points"], packed.manifest["channels"])
     return run_program(packed, cloud, category=0 if "categories" in packed.manifest else None)[0]

@@ -1,17 +1,16 @@
-"""Whether a packed model computes what it should, value by value.
+"""Verify a packed model value by value, without PyTorch.
 
-1. The golden vector in the file: checked by the core when it loads, on every instruction set.
-2. The numpy oracle (`reference`) against the portable core: the value after every operation, bit for bit.
-3. Every instruction set of this machine against the portable core: the same values, and the logits, also of normalised
-   clouds and shared by threads, bit for bit.
-4. Given the run that was exported: PyTorch in float64 against the portable core. The core sums floats in float32, so a
-   sign may differ where the float lies within rounding of zero. How far rounding can carry each float is bounded by
-   running error analysis (`rounding`); a bit that differs by more, or behind no float at all, is an error.
+1. The golden vector in the file: the core checks it when it loads the file, on every instruction set.
+2. The numpy reference against the portable core: the value after every operation, bit for bit.
+3. Every instruction set of this machine against the portable core: the same values, and the logits with normalization
+   and with two threads, bit for bit.
 
-Clouds are made up, of awkward sizes, and taken from a test split where one is given.
+`evaluation.verify_torch` adds the comparison with the PyTorch network that was exported.
+
+The clouds are random clouds of awkward sizes and, if given, clouds of a test split.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,48 +18,54 @@ import numpy as np
 
 from bipointnet import _core
 from bipointnet.data.normalize import normalize
-from bipointnet.errors import UserError
 from bipointnet.runtime import reference
-from bipointnet.runtime.model import Model, is_packed, load
+from bipointnet.runtime.model import Model, load
+from bipointnet.runtime.progress import Progress, no_progress
 
 SIZES = (1, 2, 63, 511, 512, 513, 5000)
-MOST_FOR_ORACLE = 32  # test clouds that the oracle sees: it is slow
-MOST_DIFFERENCES = 20
-EPSILON = float(np.finfo(np.float32).eps)
-TIE = 1e-9  # of the largest value: how near zero float64 itself cannot tell the sign
-Watch = Callable[[int, int], None]
+MOST_FOR_REFERENCE = 32  # test clouds for the reference, which is slow
+MOST_DIFFERENCES = 20  # that a report lists
 
 
 class Tally:
-    """How many values were compared, how many differ, and where the first of these are."""
+    """How many values were compared, how many differ, and where the first differences are."""
 
     def __init__(self) -> None:
-        self.values = self.different = 0
-        self.places: list[str] = []
+        self.compared = self.different = 0
+        self.first: list[str] = []
 
     def compare(self, place: str, found: np.ndarray, expected: np.ndarray) -> None:
         """Count the values that are not the same bits."""
-        self.values += expected.size
+        self.compared += expected.size
         if found.shape != expected.shape:
-            self._note(f"{place}: shape {found.shape}, expected {expected.shape}", expected.size)
+            self._count(f"{place}: shape {found.shape}, expected {expected.shape}", expected.size)
             return
         if found.dtype == np.float32:
             found, expected = found.view(np.uint32), expected.astype(np.float32).view(np.uint32)
         wrong = int((found != expected).sum())
         if wrong:
-            self._note(f"{place}: {wrong} of {expected.size} values differ", wrong)
+            self._count(f"{place}: {wrong} of {expected.size} values differ", wrong)
 
-    def _note(self, place: str, count: int) -> None:
+    def _count(self, place: str, count: int) -> None:
         self.different += count
-        if len(self.places) < MOST_DIFFERENCES:
-            self.places.append(place)
+        if len(self.first) < MOST_DIFFERENCES:
+            self.first.append(place)
 
     def facts(self) -> dict[str, Any]:
-        return {"values": self.values, "different": self.different, "places": self.places}
+        """For the report."""
+        return {"values_compared": self.compared, "values_different": self.different, "first_differences": self.first}
 
 
-def made_up_clouds(channels: int) -> list[np.ndarray]:
-    """A cloud (N, C) of each size in SIZES, normalised; some points of the larger ones occur twice."""
+class Case(NamedTuple):
+    """A cloud (N, C) float32 as the network reads it, its name in reports, and the index of its category."""
+
+    name: str
+    cloud: np.ndarray
+    category: int | None
+
+
+def random_clouds(channels: int) -> list[np.ndarray]:
+    """One normalized cloud (N, C) per size in SIZES; the larger ones contain some points twice."""
     rng = np.random.default_rng(0)
     clouds = [rng.standard_normal((n, channels), np.float32) for n in SIZES]
     for cloud in clouds:
@@ -68,63 +73,63 @@ def made_up_clouds(channels: int) -> list[np.ndarray]:
     return [np.ascontiguousarray(normalize(cloud), np.float32) for cloud in clouds]
 
 
-def verify(
-    path: str | Path,
-    *,
-    data: np.ndarray | None = None,
-    run: str | Path | None = None,
-    watch: Watch = lambda done, of: None,
-) -> dict[str, Any]:
-    """Compare all that can be compared; what --json prints. "ok" says whether all is well.
+def cases(model: Model, data: np.ndarray | None) -> list[Case]:
+    """The clouds to compare on: random ones, then the clouds of `data`. Categories take turns."""
+    named = [(f"random cloud of {len(cloud)}", cloud) for cloud in random_clouds(model.channels)]
+    if data is not None:
+        prepare = normalize if model.manifest["normalize"] == "sphere" else np.asarray
+        named += [(f"test cloud {i}", np.ascontiguousarray(prepare(x), np.float32)) for i, x in enumerate(data)]
+    count = len(model.categories)
+    return [Case(name, cloud, i % count if count else None) for i, (name, cloud) in enumerate(named)]
+
+
+def verify(path: str | Path, *, data: np.ndarray | None = None, progress: Progress = no_progress) -> dict[str, Any]:
+    """Compare the packed model in `path` with the reference and on every instruction set; what `--json` prints.
 
     Args:
         path: the packed model.
-        data: clouds (M, P, C) float32, in addition to the made-up ones.
-        run: the run folder or checkpoint that was exported; needs PyTorch.
-        watch: called after every cloud with how many are done, and of how many.
+        data: clouds (M, P, C) float32, in addition to the random ones.
+        progress: called with (done, total) clouds.
+
+    Returns:
+        A report. `report["ok"]` says whether all checks passed; `summary(report)` says it in words.
+
+    Example:
+        >>> report = verify("chairs.bpn")  # doctest: +SKIP
+        >>> report["ok"], report["reference"]["values_compared"]  # doctest: +SKIP
+        (True, 10367278)
     """
     path = Path(path)
     models = {name: load(path, name) for name in _core.isas()}
     portable = models.pop("portable")
     packed = reference.read(path)
-    clouds = [(f"made-up cloud of {len(cloud)}", cloud) for cloud in made_up_clouds(portable.channels)]
-    with_oracle = len(clouds) + MOST_FOR_ORACLE
-    if data is not None:
-        as_seen = normalize if packed.manifest["normalize"] == "sphere" else np.asarray
-        clouds += [(f"test cloud {i}", np.ascontiguousarray(as_seen(x), np.float32)) for i, x in enumerate(data)]
-    oracle, isas = Tally(), {name: Tally() for name in models}
-    torch_reference = None if run is None else TorchReference(Path(run), portable, packed)
-    for i, (name, cloud) in enumerate(clouds):
-        category = i % len(portable.categories) if portable.categories else None
+    compared = cases(portable, data)
+    for_reference = len(SIZES) + MOST_FOR_REFERENCE
+    against_reference, isas = Tally(), {name: Tally() for name in models}
+    for i, (name, cloud, category) in enumerate(compared):
         values = portable.trace(cloud, category=category, normalize=False)
-        if i < with_oracle:
+        if i < for_reference:
             _, expected = reference.run_program(packed, cloud, raw=True, category=category)
-            _compare_values(oracle, name, expected, values, packed)
+            _compare_values(against_reference, name, expected, values, packed)
         logits = _all_logits(portable, cloud, category, 1)
-        oracle.compare(f"{name}, logits without trace", logits[0], values[-1])
+        against_reference.compare(f"{name}, logits without trace", logits[0], values[-1])
         for isa, model in models.items():
             _compare_values(isas[isa], name, model.trace(cloud, category=category, normalize=False), values, packed)
             isas[isa].compare(f"{name}, logits", _all_logits(model, cloud, category, 2), logits)
-        if torch_reference is not None:
-            torch_reference.compare(name, cloud, category, values)
-        watch(i + 1, len(clouds))
-    report = {
+        progress(i + 1, len(compared))
+    return {
         "model": portable.manifest["model"],
-        "clouds": len(clouds),
-        "golden": {"isas": [*models, "portable"], "tolerance": portable.manifest["golden"]["tolerance"]},
-        "oracle": {"clouds": min(with_oracle, len(clouds)), **oracle.facts()},
+        "clouds": len(compared),
+        "golden_vector": {"isas": [*models, "portable"], "tolerance": portable.manifest["golden"]["tolerance"]},
+        "reference": {"clouds": min(for_reference, len(compared)), **against_reference.facts()},
         "isas": {name: tally.facts() for name, tally in isas.items()},
-        "torch": None if torch_reference is None else torch_reference.facts(),
+        "torch": None,
+        "ok": not any(tally.different for tally in (against_reference, *isas.values())),
     }
-    tallies = [report["oracle"], *report["isas"].values()]
-    report["ok"] = not any(tally["different"] for tally in tallies) and (
-        torch_reference is None or torch_reference.unexplained == 0
-    )
-    return report
 
 
 def _all_logits(model: Model, cloud: np.ndarray, category: int | None, threads: int) -> np.ndarray:
-    """(2, ..., classes): of the cloud as it is, and normalised."""
+    """(2, ..., classes): without and with normalization."""
     return np.stack([model.logits(cloud, category=category, normalize=n, threads=threads) for n in (False, True)])
 
 
@@ -135,188 +140,60 @@ def _compare_values(
         tally.compare(f"{name}, operation {i} ({op['op']})", f.astype(np.uint8) if f.dtype == bool else f, e)
 
 
-def readers(program: list[dict[str, Any]]) -> list[int]:
-    """The operations that read the bits of a 1-bit layer, each layer once, in the network's order.
+def summary(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """A report in words, as rows (check, result): how much was compared, how much differs, and why that is acceptable.
 
-    A pass that starts as an earlier one did, to have floats where that had bits or to keep them, runs the layers of
-    that start again.
+    Example:
+        >>> for check, result in summary(verify("chairs.bpn")):  # doctest: +SKIP
+        ...     print(check, "-", result)
+        golden vector - logits within 0.001 on avx2, portable
+        numpy reference - 10,367,278 values compared with the portable core, none differs
+        avx2 - 660,995,206 values compared with the portable core, none differs
     """
-    found: list[int] = []
-    starts: list[list[dict[str, Any]]] = []
-    start: list[dict[str, Any]] = []
-    for i, op in enumerate(program):
-        if op["op"] == "keep":
-            continue
-        start = [op] if op["op"] in ("points", "join") else [*start, op]
-        if op["op"].startswith("bilinear") and start[:-1] not in starts:
-            found.append(i)
-            starts.append(start[:-1])
-    return found
+    golden, torch = report["golden_vector"], report["torch"]
+    rows = [("golden vector", f"logits within {golden['tolerance']:g} on {', '.join(golden['isas'])}")]
+    for name, tally in {"numpy reference": report["reference"], **report["isas"]}.items():
+        compared, different = tally["values_compared"], tally["values_different"]
+        rows += [(name, f"{compared:,} values compared with the portable core, {_count(different)}")]
+    if torch:
+        rows += [
+            ("PyTorch, float64", f"{torch['bits_compared']:,} bits compared, {_bit_differences(torch)}"),
+            ("", f"{torch['labels_compared']:,} labels compared, {_label_differences(torch)}"),
+        ]
+    return rows
 
 
-def rounding(packed: reference.Packed, values: list[np.ndarray]) -> list[np.ndarray]:
-    """How far each value of a trace may be from the same in exact arithmetic, given that all bits are right.
-
-    A sum of K products in float32, of weights rounded to float32, is off by at most (K + 3) EPSILON / 2 of the sum of
-    absolute values; EPSILON is taken whole. Errors of the inputs come through by the absolute weights. Bits: zeros.
-    """
-    errors: list[np.ndarray] = []
-    matrices: list[int] = []
-    scale, scale_error = np.ones(()), np.zeros(())  # of scaled bits: (N,), or one number
-    for i, op in enumerate(packed.manifest["program"]):
-        u, e = (np.abs(values[i - 1]), errors[-1]) if i else (values[0], values[0])
-        if op["op"] == "keep":
-            error = e
-        elif op["op"] == "dense":
-            weight = np.abs(packed.tensors[f"{i}.weight"].astype(np.float64))  # (M, K)
-            size = u @ weight.T + np.abs(packed.tensors[f"{i}.bias"])
-            error = e @ weight.T + (weight.shape[1] + 3) * EPSILON * size
-        elif op["op"] == "transform":
-            at = matrices[op["matrix"]]
-            matrix, off = np.abs(values[at]).astype(np.float64), errors[at]  # (D, D)
-            d = len(matrix)
-            turned = e[:, :d] @ matrix + (u[:, :d] + e[:, :d]) @ off + (d + 3) * EPSILON * (u[:, :d] @ matrix)
-            error = np.concatenate([turned, e[:, d:]], axis=1)
-        elif op["op"] == "bilinear_float":
-            a, b = np.abs(packed.tensors[f"{i}.line"].astype(np.float64)).T
-            error = np.broadcast_to(3 * EPSILON * (a * u.shape[-1] + b), values[i].shape)
-        elif op["op"] == "bilinear_scaled":
-            a, b = np.abs(packed.tensors[f"{i}.line"].astype(np.float64)).T
-            weight = reference.unpack_bits(packed.tensors[f"{i}.weight"], u.shape[-1])
-            z = np.abs(2 * reference.agreements(values[i - 1].astype(bool), weight) - u.shape[-1])
-            error = a * z * (scale_error + 4 * EPSILON * scale)[..., None] + 4 * EPSILON * b
-        elif op["op"] == "sign_scaled":
-            scale, scale_error = u.mean(axis=-1), e.mean(axis=-1) + EPSILON * u.mean(axis=-1)
-            error = np.zeros(values[i].shape)
-        elif op["op"] == "shift":
-            error = e + EPSILON * (u + np.abs(values[i]))
-        elif op["op"] == "pool":
-            error = e.max(axis=0) if op["pool"] == "max" else e.mean(axis=0) + EPSILON * u.mean(axis=0)
-        elif op["op"] == "matrix":
-            matrices.append(i)
-            error = e.reshape(values[i].shape) + EPSILON * np.abs(values[i])
-        else:
-            error = np.zeros(values[i].shape)
-        errors.append(error)
-    return errors
+def failures(report: dict[str, Any]) -> list[str]:
+    """The first differences that are not acceptable; empty if the report is ok."""
+    tallies = [report["reference"], *report["isas"].values()]
+    found = [place for tally in tallies for place in tally["first_differences"]]
+    return found + (report["torch"]["first_unexplained"] if report["torch"] else [])
 
 
-class Read(NamedTuple):
-    """What a 1-bit layer of the network reads: its bits, how far each float is from turning, and the largest float."""
-
-    bits: np.ndarray
-    distance: np.ndarray
-    largest: float
+def _count(different: int) -> str:
+    return {0: "none differs", 1: "1 differs"}.get(different, f"{different:,} differ")
 
 
-class TorchReference:
-    """The network that was exported, in float64, and how often the core's bits and labels are others."""
+def _bit_differences(torch: dict[str, Any]) -> str:
+    """Why bits differ: the core sums in float32, PyTorch in float64."""
+    different, near, follow, unexplained = (
+        torch[f"bits_{name}"] for name in ("different", "within_rounding", "that_follow", "unexplained")
+    )
+    if not different:
+        return _count(different)
+    if unexplained:
+        return f"{_count(different)}, {unexplained:,} of them without explanation"
+    sums = "1 float sum is" if near == 1 else f"{near:,} float sums are"
+    effect = f"; the other {follow:,} follow from it" if near == 1 else f"; the other {follow:,} follow from these"
+    return (
+        f"{_count(different)}, as expected: {sums} within float32 rounding of the threshold{effect if follow else ''}"
+    )
 
-    def __init__(self, run: Path, model: Model, packed: reference.Packed) -> None:
-        import torch
 
-        from bipointnet.models import checkpoint
-        from bipointnet.nn import BinaryLinear, fused_layers
-
-        if is_packed(run):
-            raise UserError(
-                f"{run}: a packed model where its run is expected; name the run folder it was exported from"
-            )
-        self.network, facts = checkpoint.load_model(run)
-        self.packed = packed
-        self.inputs: list[Read] = []
-        if (facts["classes"], facts["channels"]) != (model.classes, model.channels):
-            raise UserError(
-                f"{run}: a network for {len(facts['classes'])} classes and {facts['channels']} numbers a point; the "
-                f"packed one has {len(model.classes)} and {model.channels}; name the run it was exported from"
-            )
-        last = packed.tensors.get(f"{len(packed.manifest['program']) - 1}.weight")
-        if last is not None and last.dtype == np.float16:  # what the packed network rounded, this one holds rounded
-            network: Any = self.network
-            network.last.weight.data = network.last.weight.data.half().float()
-        self.network.double()
-        for layer in fused_layers(self.network):
-            layer.fused = False  # else its linear layer's hook is passed by
-        for module in self.network.modules():
-            if isinstance(module, BinaryLinear):
-                module.register_forward_pre_hook(self._keep)
-        self._no_grad, self._tensor = torch.no_grad, torch.from_numpy
-        self._told = lambda category: [] if category is None else [torch.tensor([category])]
-        self.readers = readers(packed.manifest["program"])
-        self.clouds = self.bits = self.different = self.near_zero = self.unexplained = 0
-        self.labels = self.labels_different = 0
-        self.places: list[str] = []
-
-    def _keep(self, layer: Any, inputs: tuple[Any, ...]) -> None:
-        """Before a 1-bit layer: what it reads, the bits it makes of it, and how far each number is from turning."""
-        x = inputs[0][0]
-        bits = layer.method.binarize_input(x, layer) > 0
-        self.inputs.append(
-            Read(bits.numpy(), (x - layer.method.input_threshold(layer)).abs().numpy(), float(x.abs().max()))
-        )
-
-    def compare(self, name: str, cloud: np.ndarray, category: int | None, values: list[np.ndarray]) -> None:
-        """Hold the core's trace of a cloud (N, C) against the network's own values."""
-        self.inputs.clear()
-        with self._no_grad():
-            logits = self.network(self._tensor(cloud)[None].double(), *self._told(category)).logits[0].numpy()
-        if [read.bits.shape for read in self.inputs] != [values[i - 1].shape for i in self.readers]:
-            raise UserError("the run's layers are not those of the packed model; name the run it was exported from")
-        errors = rounding(self.packed, values)
-        suspects = np.zeros(len(cloud), bool)  # points with a bit that differs: what follows from them may differ too
-        suspect = False  # the same for the whole cloud
-        kept = suspects.copy()  # points any bit of which has differed: what is kept of them is read again
-        for i, read in zip(self.readers, self.inputs, strict=True):
-            wrong = read.bits != values[i - 1].astype(bool)
-            if self.packed.manifest["program"][i - 1]["op"] == "join":
-                suspects |= kept
-            if wrong.ndim == 2:
-                self._compare_bits(name, i - 1, read, wrong & ~suspects[:, None] & (not suspect), errors)
-                suspects |= wrong.any(axis=1)
-                kept |= suspects
-            else:
-                self._compare_bits(name, i - 1, read, wrong & (not (suspect or suspects.any())), errors)
-                suspect |= bool(wrong.any())
-                suspects[:] = False
-            self.bits += wrong.size
-            self.different += int(wrong.sum())
-        self._compare_labels(name, logits, values[-1], errors[-1], suspects | suspect)
-
-    def _compare_bits(self, name: str, at: int, read: "Read", wrong: np.ndarray, errors: list[np.ndarray]) -> None:
-        """Evaluate the bits of operation `at` that differ with nothing before them to blame."""
-        if not wrong.any():
-            return
-        op = self.packed.manifest["program"][at]["op"]
-        slack = errors[at - 1] if op in reference.SIGNS else EPSILON if op == "join" else 0.0
-        slack = slack + EPSILON if op == "compare" else slack
-        far = int((wrong & (read.distance > np.maximum(slack, TIE * read.largest))).sum())
-        self.near_zero += int(wrong.sum()) - far
-        if far:
-            self._unexplained(f"{name}, operation {at} ({op}): {far} bits", far)
-
-    def _compare_labels(
-        self, name: str, logits: np.ndarray, found: np.ndarray, error: np.ndarray, suspects: np.ndarray
-    ) -> None:
-        """Evaluate the label of the cloud, or of each of its points."""
-        if logits.ndim == 1:
-            logits, found, error, suspects = logits[None], found[None], error[None], np.array([suspects.any()])
-        row, best, other = np.arange(len(logits)), logits.argmax(axis=1), found.argmax(axis=1)
-        self.clouds += 1
-        self.labels += len(logits)
-        wrong = best != other
-        self.labels_different += int(wrong.sum())
-        far = logits[row, best] - logits[row, other] > error[row, best] + error[row, other]
-        for at in np.flatnonzero(wrong & far & ~suspects):
-            of = f" of point {at}" if len(row) > 1 else ""
-            self._unexplained(f"{name}: label {other[at]}{of}, PyTorch says {best[at]}", 1)
-
-    def _unexplained(self, place: str, count: int) -> None:
-        self.unexplained += count
-        if len(self.places) < MOST_DIFFERENCES:
-            self.places.append(place)
-
-    def facts(self) -> dict[str, Any]:
-        """different: bits that differ, with those that follow from others. near_zero: those that do not, all within
-        rounding of their threshold. unexplained: bits and labels that should not differ."""
-        names = ("clouds", "bits", "different", "near_zero", "labels", "labels_different", "unexplained", "places")
-        return {name: getattr(self, name) for name in names}
+def _label_differences(torch: dict[str, Any]) -> str:
+    different, unexplained = torch["labels_different"], torch["labels_unexplained"]
+    if not different:
+        return _count(different)
+    if unexplained:
+        return f"{_count(different)}, {unexplained:,} of them without explanation"
+    return f"{_count(different)}, as expected: they follow from such bits, or two logits are equal within rounding"
