@@ -48,7 +48,7 @@ void refuse(const std::string& what, const std::string& found, const std::string
   throw CloudError((what.empty() ? "" : what + ": ") + found + ", expected " + expected);
 }
 
-std::string text_of(std::size_t number) { return std::to_string(number); }
+std::string text_of(std::uint64_t number) { return std::to_string(number); }
 
 std::string excerpt(std::string_view text) {
   std::string shown = "'";
@@ -90,8 +90,8 @@ void split_blanks(std::string_view line, std::size_t most, Words& words) {
   }
 }
 
-std::optional<std::size_t> whole_number(std::string_view text) {
-  std::size_t number = 0;
+std::optional<std::uint64_t> whole_number(std::string_view text) {
+  std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return number;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,7 +15,7 @@ using Words = std::vector<std::string_view>;
 
 [[noreturn]] void refuse(const std::string& what, const std::string& found, const std::string& expected);
 
-std::string text_of(std::size_t number);
+std::string text_of(std::uint64_t number);
 
 // A part of a file for an error message.
 std::string excerpt(std::string_view text);
@@ -44,7 +45,8 @@ class Lines {
 // Splits off at most `most` words at blanks.
 void split_blanks(std::string_view line, std::size_t most, Words& words);
 
-std::optional<std::size_t> whole_number(std::string_view text);
+// Of 64 bits on every machine, so that a count too large for memory is reported as what it is.
+std::optional<std::uint64_t> whole_number(std::string_view text);
 
 // Whether a number is finite and within float32.
 bool fits(double number);

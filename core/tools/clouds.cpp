@@ -88,7 +88,7 @@ std::vector<double> parse_text(std::string_view bytes, std::size_t channels) {
   std::vector<std::size_t> columns(channels);
   for (std::size_t c = 0; c < channels; ++c) columns[c] = c;
   std::size_t needed = channels;  // columns per line
-  std::optional<std::size_t> declared;
+  std::optional<std::uint64_t> declared;
   bool leading = true;  // whether the number of points or the names of the columns may follow
   std::vector<double> numbers;
   Words fields;

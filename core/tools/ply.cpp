@@ -27,7 +27,7 @@ struct Property {
 
 struct Element {
   std::string_view name;
-  std::size_t count;
+  std::uint64_t count;
   std::vector<Property> properties;
 };
 
@@ -55,7 +55,7 @@ Layout layout_of(const Words& words, const Lines& lines) {
 }
 
 Element element_of(const Words& words, const Lines& lines) {
-  const std::optional<std::size_t> count = words.size() == 3 ? whole_number(words[2]) : std::nullopt;
+  const std::optional<std::uint64_t> count = words.size() == 3 ? whole_number(words[2]) : std::nullopt;
   if (!count) refuse(lines.where(), "an element ending with " + excerpt(words.back()), "'element NAME COUNT'");
   return {words[1], *count, {}};
 }
@@ -145,10 +145,10 @@ class BinaryBody {
     if (least_bytes == 0) return;  // no properties, so no bytes
     require_bytes(element, least_bytes, rest_.size());
     if (places.empty() && !lists) {
-      rest_.remove_prefix(element.count * least_bytes);
+      rest_.remove_prefix(static_cast<std::size_t>(element.count) * least_bytes);
       return;
     }
-    if (!places.empty()) numbers.resize(element.count * channels);
+    if (!places.empty()) numbers.resize(static_cast<std::size_t>(element.count) * channels);
     for (std::size_t i = 0; i < element.count; ++i) {
       for (std::size_t p = 0; p < element.properties.size(); ++p) {
         const Property& property = element.properties[p];
@@ -193,7 +193,7 @@ class TextBody {
     if (element.properties.empty()) return;  // no properties, so no lines
     // At least a character and a separator per property; the end of the last line may be missing.
     require_bytes(element, 2 * element.properties.size(), lines_.rest().size() + 1);
-    if (!places.empty()) numbers.resize(element.count * channels);
+    if (!places.empty()) numbers.resize(static_cast<std::size_t>(element.count) * channels);
     for (std::size_t i = 0; i < element.count; ++i) {
       std::string_view line;
       do {
@@ -209,14 +209,14 @@ class TextBody {
     std::size_t column = 0;
     for (std::size_t p = 0; p < element.properties.size(); ++p) {
       const bool list = element.properties[p].count;
-      const std::optional<std::size_t> length = list && column < words_.size() ? whole_number(words_[column]) : 0;
+      const std::optional<std::uint64_t> length = list && column < words_.size() ? whole_number(words_[column]) : 0;
       if (!length) refuse(lines_.where(column), excerpt(words_[column]), "the length of a list");
       if (column >= words_.size() || words_.size() - column - 1 < *length) {
         refuse(lines_.where(), text_of(words_.size()) + " numbers",
                "more for the " + text_of(element.properties.size()) + " properties of " + what_of(element));
       }
       if (point && places[p]) point[*places[p]] = number_of(words_[column], lines_, column);
-      column += 1 + *length;
+      column += 1 + static_cast<std::size_t>(*length);
     }
   }
 
