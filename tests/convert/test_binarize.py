@@ -42,8 +42,8 @@ from bipointnet.nn import (
 
 def hand_built(network: nn.Module, names: list[str], method, transforms: bool) -> PointNet:
     """Our own 1-bit PointNet with the parameters and statistics of these layers, in our order."""
-    twin = PointNet(5, linear=BinaryLinear.of(method), pool=EntropyMax(), tnets=transforms).double()
-    ours = [m for m in twin.modules() if isinstance(m, (nn.Linear, BinaryLinear, nn.BatchNorm1d))]
+    other = PointNet(5, linear=BinaryLinear.of(method), pool=EntropyMax(), tnets=transforms).double()
+    ours = [m for m in other.modules() if isinstance(m, (nn.Linear, BinaryLinear, nn.BatchNorm1d))]
     for name, module in zip(names, ours, strict=True):
         state = network.get_submodule(name).state_dict()
         if isinstance(module, BinaryLinear) and module.bias is not None and "bias" not in state:
@@ -51,7 +51,7 @@ def hand_built(network: nn.Module, names: list[str], method, transforms: bool) -
         if isinstance(module, nn.Linear):
             state["weight"] = state["weight"].reshape(module.weight.shape)
         module.load_state_dict(state)
-    return twin
+    return other
 
 
 STN = ["conv1", "bn1", "conv2", "bn2", "conv3", "bn3", "fc1", "bn4", "fc2", "bn5", "fc3"]
@@ -69,20 +69,20 @@ def test_a_converted_conv_pointnet_equals_our_own(style, method):
     torch.manual_seed(0)
     make, names = VANILLA[style]
     network, _ = binarize(with_random_norms(make().double()), method)
-    twin, x = hand_built(network, names, METHODS[method], transforms=False), torch.randn(4, 3, 24).double()
+    other, x = hand_built(network, names, METHODS[method], transforms=False), torch.randn(4, 3, 24).double()
     for mode in (True, False):
         network.train(mode)
-        twin.train(mode)
-        torch.testing.assert_close(logits(network(x)), twin(x.transpose(1, 2)).logits)
+        other.train(mode)
+        torch.testing.assert_close(logits(network(x)), other(x.transpose(1, 2)).logits)
 
 
 def test_a_converted_pointnet_with_transforms_equals_our_own():
     torch.manual_seed(0)
     network, _ = binarize(with_random_norms(ClassicPointNet(sizes=PUBLISHED).double()))
     encoder = [f"stn.{n}" for n in STN] + STN[:2] + [f"fstn.{n}" for n in STN] + STN[2:]
-    twin, x = hand_built(network, encoder, LSR(), transforms=True), torch.randn(4, 3, 24).double()
+    other, x = hand_built(network, encoder, LSR(), transforms=True), torch.randn(4, 3, 24).double()
     for mode in (True, False):
-        (found, transform), expected = network.train(mode)(x), twin.train(mode)(x.transpose(1, 2))
+        (found, transform), expected = network.train(mode)(x), other.train(mode)(x.transpose(1, 2))
         torch.testing.assert_close(found, expected.logits)
         torch.testing.assert_close(transform, expected.transform)
 
@@ -91,12 +91,12 @@ def test_a_converted_pointnet_with_transforms_equals_our_own():
 def test_our_float_pointnet_becomes_our_1_bit_pointnet(tnets):
     torch.manual_seed(0)
     network, _ = binarize(without_dropout(with_random_norms(PointNet(5, tnets=tnets).double())))
-    twin = PointNet(5, tnets=tnets, linear=BinaryLinear.of(LSR()), pool=EntropyMax()).double()
-    twin.load_state_dict(network.state_dict())
+    other = PointNet(5, tnets=tnets, linear=BinaryLinear.of(LSR()), pool=EntropyMax()).double()
+    other.load_state_dict(network.state_dict())
     x = torch.randn(4, 24, 3).double()
     assert isinstance(network, PointNet)
-    assert torch.equal(network(x).logits, twin(x).logits)
-    assert torch.equal(network.eval()(x).logits, twin.eval()(x).logits)
+    assert torch.equal(network(x).logits, other(x).logits)
+    assert torch.equal(network.eval()(x).logits, other.eval()(x).logits)
 
 
 @every_network
@@ -156,12 +156,12 @@ def test_gradients_reach_every_parameter(name, method):
 @every_network
 def test_copies_and_state_dicts_carry_everything(name):
     _, given, network, _ = built(name)
-    twin = copy.deepcopy(network)
-    for parameter in twin.parameters():
+    other = copy.deepcopy(network)
+    for parameter in other.parameters():
         nn.init.normal_(parameter)
-    assert not torch.equal(logits(network.eval()(*given)), logits(twin.eval()(*given)))
-    twin.load_state_dict(network.state_dict())
-    assert torch.equal(logits(network(*given)), logits(twin(*given)))
+    assert not torch.equal(logits(network.eval()(*given)), logits(other.eval()(*given)))
+    other.load_state_dict(network.state_dict())
+    assert torch.equal(logits(network(*given)), logits(other(*given)))
 
 
 @pytest.mark.parametrize("name", [n for n in NETWORKS if NETWORKS[n][1] is not graph])

@@ -17,20 +17,20 @@ def assert_same(one, other) -> None:
 def test_a_grouped_layer_equals_a_grouped_convolution():
     torch.manual_seed(0)
     layer = GroupedLinear(GROUPS, INPUTS, OUTPUTS).double()
-    twin = nn.Conv1d(GROUPS, GROUPS * OUTPUTS, INPUTS, groups=GROUPS).double()
+    conv = nn.Conv1d(GROUPS, GROUPS * OUTPUTS, INPUTS, groups=GROUPS).double()
     x, g = torch.randn(7, GROUPS, INPUTS).double(), torch.randn(7, GROUPS * OUTPUTS).double()
     with torch.no_grad():
-        twin.weight.copy_(layer.weight.unsqueeze(1))
-        assert twin.bias is not None
-        twin.bias.copy_(layer.bias)
+        conv.weight.copy_(layer.weight.unsqueeze(1))
+        assert conv.bias is not None
+        conv.bias.copy_(layer.bias)
     inputs = [x.clone().requires_grad_() for _ in range(2)]
-    one, other = layer(inputs[0]), twin(inputs[1]).squeeze(2)
+    one, other = layer(inputs[0]), conv(inputs[1]).squeeze(2)
     one.backward(g)
     other.backward(g)
     assert_same(one, other)
     assert_same(inputs[0].grad, inputs[1].grad)
-    assert twin.weight.grad is not None
-    assert_same(layer.weight.grad, twin.weight.grad.squeeze(1))
+    assert conv.weight.grad is not None
+    assert_same(layer.weight.grad, conv.weight.grad.squeeze(1))
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -63,9 +63,11 @@ def binarize(
             Copies of the network run on it, also to check that the traced network computes the same.
 
     Example:
+        >>> model = PointNet(num_classes=40)  # or any other torch.nn.Module
         >>> network, report = binarize(model, method="lsr", pool="ema-max", exclude="head.*")
-        >>> print(report)
-        >>> calibrate(network, points)
+        >>> print(str(report).splitlines()[-1])  # print(report) shows every layer
+        13 of 18 layers in 1 bit; 111,087,136 bits before, 24,506,272 after (4.5 times fewer)
+        >>> calibrate(network, torch.rand(8, 256, 3))
     """
     if not isinstance(model, nn.Module):
         raise UserError(f"binarize: model is {model!r}, expected a torch.nn.Module")

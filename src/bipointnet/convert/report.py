@@ -27,7 +27,9 @@ class Row:
     why: why it did not change, or what else changed. bits_before, bits_after: of its parameters.
 
     Example:
-        >>> [row.name for row in report if row.kind == "pool" and row.now == "kept"]
+        >>> network, report = binarize(PointNet(num_classes=40))
+        >>> [row.now for row in report if row.kind == "pool"]
+        ['EntropyMax', 'EntropyMax', 'EntropyMax']
     """
 
     name: str
@@ -44,9 +46,12 @@ class Report:
     """Rows in execution order, and notes on code that could not be inspected.
 
     Example:
-        >>> network, report = binarize(model)
-        >>> print(report)  # one line per row, and the totals
-        >>> report.binarized, report.kept
+        >>> network, report = binarize(PointNet(num_classes=40, tnets=False))
+        >>> report.binarized
+        ['points.0.0', 'pooled.linear', 'head.0.0', 'head.1.0']
+        >>> report.kept
+        {'first.0': "first: reads the network's input", 'last': 'last: no other layer reads it'}
+        >>> text = str(report)  # one line per row, and the totals
     """
 
     rows: tuple[Row, ...]

@@ -57,7 +57,7 @@ def build(config: Config, num_classes: int, in_channels: int, categories: int = 
         categories: number of categories of the category input, for task "part" only.
 
     Example:
-        >>> build(Config(model="pointnet", method="lsr", pool="ema-max"), num_classes=40, in_channels=3)
+        >>> model = build(Config(model="pointnet", method="lsr", pool="ema-max"), num_classes=40, in_channels=3)
     """
     category_input = {"categories": categories} if config.task == "part" else {}
     make = MODELS[config.model] if config.task == "classify" else SEGMENTERS[config.task][config.model]

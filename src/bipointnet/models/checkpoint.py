@@ -52,9 +52,9 @@ def load_model(run: str | Path) -> tuple[nn.Module, dict[str, Any]]:
         run: a folder written by `bipointnet train`, or one of its checkpoint files.
 
     Example:
-        >>> model, facts = bipointnet.load_model("runs/lsr")
-        >>> index = model(torch.rand(1, 1024, 3)).logits.argmax().item()
-        >>> facts["classes"][index]
+        >>> model, facts = bipointnet.load_model("runs/lsr")  # doctest: +SKIP
+        >>> index = model(torch.rand(1, 1024, 3)).logits.argmax().item()  # doctest: +SKIP
+        >>> facts["classes"][index]  # doctest: +SKIP
         'chair'
     """
     path = checkpoint_path(Path(run))

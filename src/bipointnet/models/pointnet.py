@@ -97,6 +97,6 @@ def vanilla_pointnet(num_classes: int, in_channels: int = 3, **options: Unpack[O
     """PointNet without its T-Nets: 3-64-128-1024, pool, 512-256-num_classes.
 
     Example:
-        >>> vanilla_pointnet(num_classes=40, linear="lsr", pool="ema-max")
+        >>> model = vanilla_pointnet(num_classes=40, linear="lsr", pool="ema-max")
     """
     return PointNet(num_classes, in_channels, tnets=False, **options)

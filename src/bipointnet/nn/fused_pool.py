@@ -201,8 +201,10 @@ def in_full(model: nn.Module) -> Iterator[None]:
     At the end every module has its own mode back.
 
     Example:
-        >>> with in_full(model), hooked({"first": model.first}, lambda name, module, x, output: print(output.shape)):
-        ...     model(points)
+        >>> model = vanilla_pointnet(num_classes=40, linear="lsr", pool="ema-max")
+        >>> with in_full(model), hooked({"head": model.head}, lambda name, module, x, output: print(x.shape)):
+        ...     output = model(torch.rand(2, 100, 3))
+        torch.Size([2, 1024])
     """
     layers = fused_layers(model)
     before = [layer.fused for layer in layers]

@@ -53,7 +53,9 @@ class BinaryLinear(nn.Module, Calibrated):
         """A factory of layers with one method, for models.
 
         Example:
-            >>> PointNet(num_classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax())  # or linear="lsr"
+            >>> BinaryLinear.of("lsr")
+            BinaryLinear.of(LSR())
+            >>> model = PointNet(num_classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax())
         """
         return BinaryFactory(as_method(method, "BinaryLinear.of"))
 
@@ -97,10 +99,9 @@ def set_progress(model: nn.Module, fraction: float) -> None:
         fraction: from 0 at the start to 1 at the end.
 
     Example:
+        >>> model, epochs = BinaryLinear(64, 128, "ir-net"), 100
         >>> for epoch in range(epochs):
-        ...     set_progress(model, epoch / epochs)
-        ...     for points, labels in loader:
-        ...         ...
+        ...     set_progress(model, epoch / epochs)  # then one pass over the training data
     """
     if not 0 <= fraction <= 1:
         raise UserError(f"set_progress: fraction is {fraction}, expected 0 to 1; give epoch / epochs")

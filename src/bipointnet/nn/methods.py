@@ -93,7 +93,8 @@ class Method:
 class BNN(Method):
     """Binarized neural network (Hubara et al. 2016, arXiv:1602.02830).
 
-    Example: BinaryLinear(64, 128, BNN()), or "bnn".
+    Example:
+        >>> layer = BinaryLinear(64, 128, BNN())  # or "bnn"
 
     Forward:   Z = sign(A) . sign(W)^T + bias
     Gradient:  g_A = (g_Z . sign(W)) S(A),   g_W = (g_Z^T . sign(A)) S(W)
@@ -104,7 +105,8 @@ class BNN(Method):
 class XNOR(Method):
     """XNOR-Net (Rastegari et al. 2016, arXiv:1603.05279) on points: one scale per output and one per point.
 
-    Example: BinaryLinear(64, 128, XNOR()), or "xnor".
+    Example:
+        >>> layer = BinaryLinear(64, 128, XNOR())  # or "xnor"
 
     Forward:   Z_im = b_i a_m (sign(A) . sign(W')^T)_im + bias_m,   W' = W - mean over k of each row,
                a_m = mean over k of |W'|,   b_i = mean over k of |A|, both constant
@@ -130,7 +132,8 @@ class XNOR(Method):
 class XNORPlusPlus(Method):
     """XNOR-Net++ (Bulat and Tzimiropoulos 2019, arXiv:1909.13863), case 1: one learned scale per layer.
 
-    Example: BinaryLinear(64, 128, XNORPlusPlus()), or "xnor++".
+    Example:
+        >>> layer = BinaryLinear(64, 128, XNORPlusPlus())  # or "xnor++"
 
     Forward:   Z = alpha (sign(A) . sign(W)^T), no bias;   alpha starts at mean |W|
     Gradient:  as BNN times alpha;   g_alpha = sum(g_Z * (sign(A) . sign(W)^T))
@@ -152,7 +155,8 @@ class XNORPlusPlus(Method):
 class BiReal(Method):
     """Bi-Real Net (Liu et al. 2018, arXiv:1808.00278).
 
-    Example: BinaryLinear(64, 128, BiReal()), or "bi-real".
+    Example:
+        >>> layer = BinaryLinear(64, 128, BiReal())  # or "bi-real"
 
     Forward:   Z = a_m (sign(A) . sign(W)^T), no bias;   a_m = mean over k of |W|, constant
     Gradient:  g_A = ((g_Z a) . sign(W)) P(A),   P(x) = 2 - 2|x| inside (-1, 1), else 0;
@@ -178,7 +182,8 @@ class BiReal(Method):
 class ABCNet(Method):
     """ABC-Net (Lin et al. 2017, arXiv:1711.11294) with one base for the weights and one for the inputs.
 
-    Example: BinaryLinear(64, 128, ABCNet()), or "abc-net".
+    Example:
+        >>> layer = BinaryLinear(64, 128, ABCNet())  # or "abc-net"
 
     Forward:   Z = a b (H(A) . B^T), no bias;   H(x) = sign(clip(x + v, 0, 1) - 1/2),   B = sign(W - mean W),
                a = <W, B> / <B, B>, constant;   b and v learned, one each per layer, from 1 and 1/2
@@ -215,7 +220,8 @@ class IRNet(Method):
 
     Call `set_progress` before every epoch: it narrows the slope.
 
-    Example: BinaryLinear(64, 128, IRNet()), or "ir-net".
+    Example:
+        >>> layer = BinaryLinear(64, 128, IRNet())  # or "ir-net"
 
     Forward:   Z = 2^s_m (sign(A) . sign(W')^T) + bias;   W' = (W - row mean) / row std, unbiased, or 1 if it is 0;
                s_m = round(log2 mean over k of |W'|), constant
@@ -255,7 +261,8 @@ class IRNet(Method):
 class LSR(Method):
     """Layer-wise scale recovery, the method of BiPointNet (Qin et al. 2021, arXiv:2010.05501).
 
-    Example: BinaryLinear(64, 128, LSR()), or "lsr".
+    Example:
+        >>> layer = BinaryLinear(64, 128, LSR())  # or "lsr"
 
     Forward:   Z = alpha * (sign(A) . sign(W')^T),   W' = W - mean(W) over the whole matrix, no bias
     Gradient:  as BNN with W' for W, through the mean;  g_alpha = sum(g_Z * (sign(A) . sign(W')^T))

@@ -83,7 +83,7 @@ class EntropyMax(MaxPool):
     X is the output of a BatchNorm, without an activation between.
 
     Example:
-        >>> (EntropyMax()(torch.randn(400, 512, 8)) >= 0).float().mean()  # about one half; MaxPool() gives 1
+        >>> bits = EntropyMax()(torch.randn(400, 512, 8)) >= 0  # about half of them are True; with MaxPool() all are
     """
 
     def shift(self, x: Tensor, counts: Tensor | None) -> Tensor | float:
@@ -96,7 +96,7 @@ class EntropyMean(MeanPool):
     Its best shift is 0, so it equals MeanPool.
 
     Example:
-        >>> PointNet(num_classes=40, linear="lsr", pool=EntropyMean())
+        >>> model = PointNet(num_classes=40, linear="lsr", pool=EntropyMean())  # or pool="ema-avg"
     """
 
 
