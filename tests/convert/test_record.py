@@ -89,6 +89,8 @@ def test_a_loop_over_data_is_recorded():
 
 
 def test_values_that_a_trace_would_freeze_or_lose_are_detected():
+    torch.manual_seed(0)
+
     class Noisy(FourLayers):
         def forward(self, x):
             return super().forward(x + torch.randn(3))
@@ -109,7 +111,9 @@ def test_values_that_a_trace_would_freeze_or_lose_are_detected():
             binarize(kind(relu=F.relu), example=torch.randn(4, 5, 3))
         network, _ = binarize(kind(), example=torch.randn(4, 5, 3))  # by replacing modules
         assert isinstance(network, kind)
-        assert not torch.equal(network(torch.ones(4, 5, 3)), network(torch.ones(4, 5, 3))) or kind is not Noisy
+        # Different noise may give the same bits: in 40 networks, 0 to 12 of 19 outputs equaled the first.
+        outputs = [network(torch.ones(4, 5, 3)) for _ in range(20)]
+        assert all(torch.equal(output, outputs[0]) for output in outputs) == (kind is not Noisy)
 
 
 def test_opaque_functions_are_named():
