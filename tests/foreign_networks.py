@@ -1,4 +1,4 @@
-"""Networks as others write them, in our words: what `binarize` is tried on."""
+"""Networks in the styles of other projects, for the tests of `binarize`."""
 
 import functools
 from itertools import pairwise
@@ -19,7 +19,7 @@ SMALL, PUBLISHED = (8, 16, 24, 16, 12), (64, 128, 1024, 512, 256)
 
 
 class SpatialTransformer(nn.Module):
-    """The T-Net of the first PyTorch PointNets: functions for all but the layers, an identity made in NumPy."""
+    """The T-Net of the first PyTorch PointNets: functions for activations and pools, an identity made in NumPy."""
 
     def __init__(self, k: int, sizes: tuple[int, ...]) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def sequential_pointnet(classes: int = 5, sizes: tuple[int, ...] = SMALL, dropou
 
 
 def farthest_points(xyz, number):
-    """(B, N, 3) -> (B, number): with a loop that writes into tensors, as everybody copies it."""
+    """(B, N, 3) -> (B, number): the widely copied loop that writes into tensors."""
     batch, points, _ = xyz.shape
     chosen = torch.zeros(batch, number, dtype=torch.long)
     distance = torch.full((batch, points), 1e10, dtype=xyz.dtype)
@@ -120,22 +120,22 @@ def gather(points, index):
 class Abstraction(nn.Module):
     """A set abstraction of PointNet++ with 1x1 convolutions over (B, C, K, S)."""
 
-    def __init__(self, centres: int, neighbours: int, widths: list[int]) -> None:
+    def __init__(self, centers: int, neighbors: int, widths: list[int]) -> None:
         super().__init__()
-        self.centres, self.neighbours = centres, neighbours
+        self.centers, self.neighbors = centers, neighbors
         self.convs = nn.ModuleList(nn.Conv2d(i, o, 1) for i, o in pairwise(widths))
         self.norms = nn.ModuleList(nn.BatchNorm2d(o) for o in widths[1:])
 
     def forward(self, xyz, features):
-        centres = gather(xyz, farthest_points(xyz, self.centres))
-        nearest = torch.cdist(centres, xyz).topk(self.neighbours, largest=False)[1]  # (B, S, K)
-        grouped = gather(xyz, nearest) - centres.unsqueeze(2)
+        centers = gather(xyz, farthest_points(xyz, self.centers))
+        nearest = torch.cdist(centers, xyz).topk(self.neighbors, largest=False)[1]  # (B, S, K)
+        grouped = gather(xyz, nearest) - centers.unsqueeze(2)
         if features is not None:
             grouped = torch.cat([grouped, gather(features, nearest)], dim=-1)
         grouped = grouped.permute(0, 3, 2, 1)
         for conv, norm in zip(self.convs, self.norms, strict=True):
             grouped = F.relu(norm(conv(grouped)))
-        return centres, torch.max(grouped, 2)[0].permute(0, 2, 1)
+        return centers, torch.max(grouped, 2)[0].permute(0, 2, 1)
 
 
 class GroupingNet(nn.Module):
@@ -150,7 +150,7 @@ class GroupingNet(nn.Module):
 
 
 class EdgeNet(nn.Module):
-    """DGCNN of torch_geometric's modules, with its own linear layer."""
+    """A DGCNN of modules of torch_geometric, with its linear layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ def built(name: str, **options) -> tuple[nn.Module, tuple[Tensor, ...], nn.Modul
     torch.manual_seed(0)
     make, inputs, needed, _ = NETWORKS[name]
     model, given = make().double(), inputs()
-    if name in ("pyg-mlp", "pyg-dropout"):  # its BatchNorm wants rows
+    if name in ("pyg-mlp", "pyg-dropout"):  # its BatchNorm expects rows
         given = (given[0].reshape(-1, 3),)
     return model, given, *binarize(model, example=given if needed else None, **options)
 
@@ -217,16 +217,16 @@ def logits(output) -> Tensor:
     return output if isinstance(output, Tensor) else output[0]
 
 
-def steady(model: nn.Module) -> nn.Module:
-    """Without dropout, as the 1-bit networks built by hand are."""
+def without_dropout(model: nn.Module) -> nn.Module:
+    """The network without dropout, like our own 1-bit networks."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
     return model
 
 
-def shaken(model: nn.Module) -> nn.Module:
-    """With BatchNorm as after some training: all of its numbers count, and some slopes fall."""
+def with_random_norms(model: nn.Module) -> nn.Module:
+    """The network with random BatchNorm parameters and statistics, and some negative weights."""
     for module in model.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             nn.init.normal_(module.weight)
@@ -238,8 +238,8 @@ def shaken(model: nn.Module) -> nn.Module:
     return model
 
 
-class Reads(nn.Module):
-    """Layers with something between the second and the third, and something at the end."""
+class FourLayers(nn.Module):
+    """Four layers, with a function between the second and the third, and another at the end."""
 
     def __init__(self, between=lambda x: x, end=lambda x: x, width=8, relu=None):
         super().__init__()
@@ -256,8 +256,8 @@ class Reads(nn.Module):
         return self.end(self.four(self.relu(self.three(x))))
 
 
-class Spelled(nn.Module):
-    """conv, BatchNorm, an activation, a pool, and two more layers; activation and pool as they are given."""
+class PoolingNet(nn.Module):
+    """conv, BatchNorm, an activation, a pool, and two more layers; activation and pool are arguments."""
 
     def __init__(
         self,

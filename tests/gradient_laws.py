@@ -1,11 +1,11 @@
-"""What gradients of a network must be, whichever way they are computed."""
+"""A law for gradients of compiled networks."""
 
 import torch
 from torch import Tensor, nn
 
 
 def require_compiled_gradients(model: nn.Module, x: Tensor) -> None:
-    """Compiled, all gradients are those of the plain network: the trap that dropped that of sign without a word."""
+    """Compiled gradients equal eager ones. (torch.compile once dropped the gradient of sign silently.)"""
 
     def gradients(network):
         model.zero_grad()

@@ -28,7 +28,7 @@ MODULES = {
     "evaluation": "__init__ bench_torch metrics networks probe segmentation verify_torch",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
     "nn": "__init__ calibrate concat_linear conv cost farthest_gpu fused_pool geometry grouped hooks init linear "
-    "methods pools product sign",
+    "methods names pools product sign",
     "packing": "__init__ bits fold networks pack program",
     "runtime": "__init__ bench float_twin header label model operations progress reference verify",
     "training": "__init__ augment compile_check cross_validation loop tasks",

@@ -1,4 +1,4 @@
-"""Laws of `binarize`, on networks written as other people write them."""
+"""Laws of `binarize` on networks in the styles of other projects."""
 
 import copy
 import functools
@@ -12,16 +12,16 @@ from foreign_networks import (
     NETWORKS,
     PUBLISHED,
     ClassicPointNet,
-    Reads,
-    Spelled,
+    FourLayers,
+    PoolingNet,
     built,
     every_network,
     graph,
     logits,
     plain_mlp,
     sequential_pointnet,
-    shaken,
-    steady,
+    with_random_norms,
+    without_dropout,
 )
 from torch import Tensor, nn
 
@@ -37,13 +37,13 @@ from bipointnet.nn import (
     hard_sign,
 )
 
-# What comes out is the 1-bit network
+# The result is the 1-bit network
 
 
 def hand_built(network: nn.Module, names: list[str], method, transforms: bool) -> PointNet:
-    """Our own 1-bit PointNet with the parameters and statistics of these layers, in the order of ours."""
-    twin = PointNet(5, linear=BinaryLinear.of(method), pool=EntropyMax(), tnets=transforms).double()
-    ours = [m for m in twin.modules() if isinstance(m, (nn.Linear, BinaryLinear, nn.BatchNorm1d))]
+    """Our own 1-bit PointNet with the parameters and statistics of these layers, in our order."""
+    other = PointNet(5, linear=BinaryLinear.of(method), pool=EntropyMax(), tnets=transforms).double()
+    ours = [m for m in other.modules() if isinstance(m, (nn.Linear, BinaryLinear, nn.BatchNorm1d))]
     for name, module in zip(names, ours, strict=True):
         state = network.get_submodule(name).state_dict()
         if isinstance(module, BinaryLinear) and module.bias is not None and "bias" not in state:
@@ -51,7 +51,7 @@ def hand_built(network: nn.Module, names: list[str], method, transforms: bool) -
         if isinstance(module, nn.Linear):
             state["weight"] = state["weight"].reshape(module.weight.shape)
         module.load_state_dict(state)
-    return twin
+    return other
 
 
 STN = ["conv1", "bn1", "conv2", "bn2", "conv3", "bn3", "fc1", "bn4", "fc2", "bn5", "fc3"]
@@ -65,24 +65,24 @@ VANILLA = {
 
 
 @pytest.mark.parametrize(("style", "method"), [("modules", "lsr"), *(("functions", method) for method in METHODS)])
-def test_a_converted_conv_pointnet_is_the_one_built_by_hand(style, method):
+def test_a_converted_conv_pointnet_equals_our_own(style, method):
     torch.manual_seed(0)
     make, names = VANILLA[style]
-    network, _ = binarize(shaken(make().double()), METHODS[method])
-    twin, x = hand_built(network, names, METHODS[method], transforms=False), torch.randn(4, 3, 24).double()
+    network, _ = binarize(with_random_norms(make().double()), method)
+    other, x = hand_built(network, names, METHODS[method], transforms=False), torch.randn(4, 3, 24).double()
     for mode in (True, False):
         network.train(mode)
-        twin.train(mode)
-        torch.testing.assert_close(logits(network(x)), twin(x.transpose(1, 2)).logits)
+        other.train(mode)
+        torch.testing.assert_close(logits(network(x)), other(x.transpose(1, 2)).logits)
 
 
-def test_a_converted_pointnet_with_transforms_is_the_one_built_by_hand():
+def test_a_converted_pointnet_with_transforms_equals_our_own():
     torch.manual_seed(0)
-    network, _ = binarize(shaken(ClassicPointNet(sizes=PUBLISHED).double()))
+    network, _ = binarize(with_random_norms(ClassicPointNet(sizes=PUBLISHED).double()))
     encoder = [f"stn.{n}" for n in STN] + STN[:2] + [f"fstn.{n}" for n in STN] + STN[2:]
-    twin, x = hand_built(network, encoder, LSR(), transforms=True), torch.randn(4, 3, 24).double()
+    other, x = hand_built(network, encoder, LSR(), transforms=True), torch.randn(4, 3, 24).double()
     for mode in (True, False):
-        (found, transform), expected = network.train(mode)(x), twin.train(mode)(x.transpose(1, 2))
+        (found, transform), expected = network.train(mode)(x), other.train(mode)(x.transpose(1, 2))
         torch.testing.assert_close(found, expected.logits)
         torch.testing.assert_close(transform, expected.transform)
 
@@ -90,13 +90,13 @@ def test_a_converted_pointnet_with_transforms_is_the_one_built_by_hand():
 @pytest.mark.parametrize("tnets", [False, True])
 def test_our_float_pointnet_becomes_our_1_bit_pointnet(tnets):
     torch.manual_seed(0)
-    network, _ = binarize(steady(shaken(PointNet(5, tnets=tnets).double())))
-    twin = PointNet(5, tnets=tnets, linear=BinaryLinear.of(LSR()), pool=EntropyMax()).double()
-    twin.load_state_dict(network.state_dict())
+    network, _ = binarize(without_dropout(with_random_norms(PointNet(5, tnets=tnets).double())))
+    other = PointNet(5, tnets=tnets, linear=BinaryLinear.of(LSR()), pool=EntropyMax()).double()
+    other.load_state_dict(network.state_dict())
     x = torch.randn(4, 24, 3).double()
     assert isinstance(network, PointNet)
-    assert torch.equal(network(x).logits, twin(x).logits)
-    assert torch.equal(network.eval()(x).logits, twin.eval()(x).logits)
+    assert torch.equal(network(x).logits, other(x).logits)
+    assert torch.equal(network.eval()(x).logits, other.eval()(x).logits)
 
 
 @every_network
@@ -108,7 +108,7 @@ def test_layers_that_read_coordinates_and_last_layers_stay_float(name):
 
 
 @every_network
-def test_the_given_network_is_left_untouched(name):
+def test_the_given_network_is_not_modified(name):
     torch.manual_seed(0)
     model = NETWORKS[name][0]().double()
     next(m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) or m is model).eval()
@@ -129,14 +129,14 @@ def test_the_given_network_is_left_untouched(name):
 
 
 @every_network
-def test_weights_are_taken_over(name):
+def test_weights_are_copied(name):
     model, _, network, report = built(name)
     for layer in (*report.binarized, *report.kept):
         old, new = (dict(m.named_parameters())[f"{layer}.weight"] for m in (model, network))
         assert torch.equal(old.flatten(), new.flatten())
 
 
-def test_learned_scales_start_from_the_weights_that_were_taken_over():
+def test_learned_scales_start_from_the_copied_weights():
     network, report = binarize(sequential_pointnet(), METHODS["xnor++"])
     state = network.state_dict()
     for layer in report.binarized:
@@ -156,26 +156,26 @@ def test_gradients_reach_every_parameter(name, method):
 @every_network
 def test_copies_and_state_dicts_carry_everything(name):
     _, given, network, _ = built(name)
-    twin = copy.deepcopy(network)
-    for parameter in twin.parameters():
+    other = copy.deepcopy(network)
+    for parameter in other.parameters():
         nn.init.normal_(parameter)
-    assert not torch.equal(logits(network.eval()(*given)), logits(twin.eval()(*given)))
-    twin.load_state_dict(network.state_dict())
-    assert torch.equal(logits(network(*given)), logits(twin(*given)))
+    assert not torch.equal(logits(network.eval()(*given)), logits(other.eval()(*given)))
+    other.load_state_dict(network.state_dict())
+    assert torch.equal(logits(network(*given)), logits(other(*given)))
 
 
 @pytest.mark.parametrize("name", [n for n in NETWORKS if NETWORKS[n][1] is not graph])
 def test_calibrate_sets_the_scales_of_a_converted_network(name):
     _, (x,), network, report = built(name)
-    network = steady(network)
+    network = without_dropout(network)
     first, read = network.get_submodule(report.binarized[0]), []
     assert isinstance(first, BinaryLinear)
     first.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
     calibrate(network, x)
     network.train()(x)
     a = read[-1].movedim(-1 - getattr(first, "places", 0), -1)
-    centred = first.weight - first.weight.mean()
-    ratio = (a @ centred.T).std(unbiased=False) / (hard_sign(a) @ hard_sign(centred).T).std(unbiased=False)
+    centered = first.weight - first.weight.mean()
+    ratio = (a @ centered.T).std(unbiased=False) / (hard_sign(a) @ hard_sign(centered).T).std(unbiased=False)
     torch.testing.assert_close(first.alpha, ratio)
 
 
@@ -186,22 +186,33 @@ def blobs(count: int) -> tuple[Tensor, Tensor]:
     return torch.randn(count, 3, 20) * stretch.unsqueeze(2), labels
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("make", [functools.partial(ClassicPointNet, transforms=False), sequential_pointnet])
 def test_a_converted_network_learns(make):
-    torch.manual_seed(0)
-    (x, y), (unseen, truth) = blobs(96), blobs(96)
-    network, _ = binarize(make(3, (32, 64, 128, 64, 32)))
-    calibrate(network, x)
-    optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
-    losses = []
-    for _ in range(40):
-        loss = F.cross_entropy(logits(network.train()(x)), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.3 * losses[0]
-    assert (logits(network.eval()(unseen)).argmax(1) == truth).float().mean() > 0.8
+    """Averages of three seeds after 80 steps.
+
+    Over 20 seeds with ATEN_CPU_CAPABILITY default and avx2 (avx512 and ONEDNN_MAX_CPU_ISA=AVX2 gave the figures of
+    avx2), single seeds ended with 0.005 to 0.123 of their first loss and classified 84 to 100 % of unseen clouds
+    correctly; chance is 33 %.
+    """
+    ratios, accuracies = [], []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        (x, y), (unseen, truth) = blobs(96), blobs(96)
+        network, _ = binarize(make(3, (32, 64, 128, 64, 32)))
+        calibrate(network, x)
+        optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
+        losses = []
+        for _ in range(80):
+            loss = F.cross_entropy(logits(network.train()(x)), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        ratios.append(losses[-1] / losses[0])
+        accuracies.append((logits(network.eval()(unseen)).argmax(1) == truth).float().mean().item())
+    assert sum(ratios) / 3 < 0.3
+    assert sum(accuracies) / 3 > 0.75
 
 
 # Activations
@@ -226,9 +237,9 @@ RECTIFIERS = {
 
 
 @pytest.mark.parametrize("activation", RECTIFIERS)
-def test_every_rectifier_becomes_hardtanh_and_goes_in_front_of_a_pool(activation):
+def test_every_rectifier_becomes_hardtanh_and_is_removed_before_a_pool(activation):
     torch.manual_seed(0)
-    model, x = Spelled(RECTIFIERS[activation]).double(), torch.randn(5, 3, 12).double()
+    model, x = PoolingNet(RECTIFIERS[activation]).double(), torch.randn(5, 3, 12).double()
     network, report = binarize(model)
     assert [row.now for row in report if row.kind == "activation"] == ["removed", "Hardtanh"]
     features = network.norm(network.hidden(torch.tanh(network.first(x))))
@@ -236,7 +247,7 @@ def test_every_rectifier_becomes_hardtanh_and_goes_in_front_of_a_pool(activation
     torch.testing.assert_close(network(x), network.last(F.hardtanh(network.head(pooled))))
 
 
-def test_an_activation_that_a_pool_and_others_read_goes_for_the_pool_only():
+def test_an_activation_before_a_pool_and_other_layers_is_removed_for_the_pool_only():
     class Segmenter(nn.Module):
         def __init__(self):
             super().__init__()
@@ -245,7 +256,7 @@ def test_an_activation_that_a_pool_and_others_read_goes_for_the_pool_only():
 
         def forward(self, x):
             x = self.norm(self.hidden(torch.tanh(self.first(x))))
-            self.relu(x)  # in place: what reads x from here on reads the result
+            self.relu(x)  # in place: later readers of x read the result
             whole = x.max(dim=-1, keepdim=True).values.expand(-1, -1, x.shape[-1])
             return self.last(torch.relu(self.mix(torch.cat([x, whole], 1))))
 
@@ -258,15 +269,15 @@ def test_an_activation_that_a_pool_and_others_read_goes_for_the_pool_only():
     torch.testing.assert_close(network(x), expected)
 
 
-def test_what_stands_between_float_layers_is_left_alone():
+def test_activations_between_float_layers_stay():
     model = nn.Sequential(*(m for i in range(6) for m in (nn.Linear(8, 8), nn.ReLU())), nn.Linear(8, 8))
     network, report = binarize(model, exclude=["2", "4"])
-    assert report.kept["2"] == report.kept["4"] == "kept by name"
+    assert report.kept["2"] == report.kept["4"] == "excluded by name"
     kept = [type(network[i]).__name__ for i in (1, 3, 5, 7, 9, 11)]
     assert kept == ["ReLU", "ReLU", "Hardtanh", "Hardtanh", "Hardtanh", "Hardtanh"]
 
 
-def test_dropout_goes_where_sign_would_read_it_and_stays_alive_elsewhere():
+def test_dropout_before_1_bit_layers_is_removed_and_elsewhere_works():
     _, (x,), network, report = built("pyg-dropout")
     assert [row.now for row in report if row.kind == "dropout"] == ["removed", "removed"]
     assert not torch.equal(network.train()(x), network(x)), "the one in front of the last layer"
@@ -280,7 +291,7 @@ def test_a_layer_that_reads_one_sign_only_stays_float():
     assert "one sign" in report.kept["2"]
 
 
-# What cannot be 1-bit is told
+# Layers that stay float
 
 
 def stack(hidden: nn.Module, **options) -> tuple[nn.Module, dict[str, str]]:
@@ -322,7 +333,7 @@ def hooked(layer: nn.Module) -> nn.Module:
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
-def test_layers_that_cannot_be_1_bit_stay_as_they_are(hidden, why):
+def test_unsupported_layers_stay_float(hidden, why):
     _, kept = stack(hidden)
     assert list(kept) == ["0", "2", "5"]
     assert re.search(why, kept["2"])
@@ -355,18 +366,18 @@ def test_tied_weights_stay_float():
     assert report.bits_before == 32 * sum(p.numel() for p in model.parameters())
 
 
-def test_weights_that_a_forward_reads_by_itself_stay_float():
-    class Tied(Reads):
+def test_weights_that_a_forward_reads_directly_stay_float():
+    class Tied(FourLayers):
         def forward(self, x):
             return F.linear(super().forward(x), self.two.weight)
 
     _, report = binarize(Tied())
     assert report.binarized == ["three", "four"]
-    assert "reads them by itself" in report.kept["two"]
+    assert "reads them directly" in report.kept["two"]
     assert "called as a function" in report.kept["linear"]
 
 
-def test_layers_inside_attention_are_not_touched():
+def test_layers_inside_attention_stay_float():
     class Attending(nn.Module):
         def __init__(self):
             super().__init__()
@@ -383,7 +394,7 @@ def test_layers_inside_attention_are_not_touched():
     network(torch.randn(2, 5, 3))
 
 
-def test_keep_takes_names_and_patterns():
+def test_exclude_accepts_names_and_patterns():
     model = sequential_pointnet()
     assert "3.0" in binarize(model, exclude="3.0")[1].kept
     assert binarize(model, exclude=["0.*"])[1].binarized == ["3.0", "3.4"]
@@ -399,9 +410,10 @@ def test_keep_takes_names_and_patterns():
         (nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), {}, "2: last: no other layer reads it"),
         (nn.Linear(3, 4), {}, "no layer of Linear can become 1-bit"),
         (frozen(plain_mlp()), {}, "3: frozen"),
-        (plain_mlp(), {"exclude": "*"}, "3: kept by name"),
-        (plain_mlp(), {"method": "lsr"}, r"method is 'lsr', expected a Method; give an object such as LSR\(\)"),
-        (plain_mlp(), {"pool": "max"}, "pool is 'max', expected a pool"),
+        (plain_mlp(), {"exclude": "*"}, "3: excluded by name"),
+        (plain_mlp(), {"method": "lrs"}, r"method is 'lrs', expected a Method such as LSR\(\) or .* mean 'lsr'\?"),
+        (plain_mlp(), {"pool": "ema"}, "pool is 'ema', expected a pool of bipointnet.nn .*or one of max, avg"),
+        (plain_mlp(), {"pool": nn.MaxPool1d(2)}, "pool is MaxPool1d.*, expected a pool of bipointnet.nn"),
         (torch.relu, {}, "expected a torch.nn.Module"),
         (nn.DataParallel(plain_mlp()), {}, "model is a DataParallel, expected a network that is not"),
         (torch.compile(plain_mlp()), {}, "model is a OptimizedModule"),
@@ -410,7 +422,7 @@ def test_keep_takes_names_and_patterns():
         (plain_mlp(), {"example": torch.randn(2, 7)}, "Sequential does not run on the example"),
     ],
 )
-def test_mistakes_are_told_in_one_sentence(model, options, message):
+def test_a_mistake_is_one_sentence(model, options, message):
     with pytest.raises(UserError, match=message) as caught:
         binarize(model, **options)
     assert "\n" not in str(caught.value)

@@ -1,11 +1,11 @@
-"""What `binarize` makes of pools, however they are spelled."""
+"""How `binarize` converts pools, in every spelling."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from foreign_networks import (
-    Reads,
-    Spelled,
+    FourLayers,
+    PoolingNet,
 )
 from torch import Tensor, nn
 
@@ -57,10 +57,10 @@ SPELLINGS = [(f"{n} 1d", p, False) for n, p in POOLS_1D.items()] + [(f"{n} 2d", 
 
 @pytest.mark.parametrize(("spelling", "pool", "flat"), SPELLINGS, ids=[s[0] for s in SPELLINGS])
 @pytest.mark.parametrize("activation", [F.relu, nn.ReLU()], ids=["F.relu", "nn.ReLU"])
-def test_every_pool_over_points_becomes_an_ema_pool_of_what_batchnorm_gives(spelling, pool, flat, activation):
+def test_every_pool_over_points_becomes_an_ema_pool_of_the_batchnorm_output(spelling, pool, flat, activation):
     torch.manual_seed(0)
     kind = (nn.Conv2d, nn.BatchNorm2d) if flat else (nn.Conv1d, nn.BatchNorm1d)
-    model, x = Spelled(activation, pool, *kind).double(), torch.randn(5, 3, *((3, 4) if flat else (12,))).double()
+    model, x = PoolingNet(activation, pool, *kind).double(), torch.randn(5, 3, *((3, 4) if flat else (12,))).double()
     network, report = binarize(model)
     mean = "mean" in spelling or "vg" in spelling
     assert [row.now for row in report if row.kind == "pool"] == ["EntropyMean" if mean else "EntropyMax"]
@@ -72,7 +72,7 @@ def test_every_pool_over_points_becomes_an_ema_pool_of_what_batchnorm_gives(spel
 @pytest.mark.parametrize("points", [1, 2, 7, 40])
 def test_delta_follows_the_number_of_points_at_run_time(points):
     torch.manual_seed(0)
-    model, x = Spelled().double(), torch.randn(5, 3, points).double()
+    model, x = PoolingNet().double(), torch.randn(5, 3, points).double()
     ema, plain = binarize(model)[0], binarize(model, pool=MaxPool())[0]
     pooled = []
     for network in (ema, plain):
@@ -93,16 +93,16 @@ def test_delta_follows_the_number_of_points_at_run_time(points):
         (PointPool(MeanPool(), dims=(0, 2)), lambda x: x.mean((0, 2))),
     ],
 )
-def test_point_pool_pools_what_pytorch_pools(pool, built_in):
+def test_point_pool_equals_the_pool_of_pytorch(pool, built_in):
     torch.manual_seed(0)
     x = torch.randn(2, 3, 13).double() if len(pool.window) == 1 else torch.randn(2, 3, 7, 9).double()
     torch.testing.assert_close(pool(x), built_in(x))
-    pool(x).view(-1)  # networks call .view() on what they pool
+    pool(x).view(-1)  # networks call .view() on the result
 
 
 def test_a_pool_without_batchnorm_measures_its_shift():
     torch.manual_seed(0)
-    network, report = binarize(Spelled(norm=nn.Identity))
+    network, report = binarize(PoolingNet(norm=nn.Identity))
     assert [row.now for row in report if row.kind == "pool"] == ["MeasuredMax"]
     pooled, x = [], torch.randn(64, 3, 12)
     network.head.register_forward_pre_hook(lambda m, inputs: pooled.append(inputs[0]))
@@ -128,16 +128,16 @@ def values_and_indices(x: Tensor) -> Tensor:
         (lambda x: F.max_pool1d(x, 3, 1, 1), "padding"),
     ],
 )
-def test_what_is_no_pool_over_points_is_left_as_it_is(between, why):
+def test_reductions_other_than_pools_over_points_stay(between, why):
     torch.manual_seed(0)
-    network, report = binarize(Reads(between))
+    network, report = binarize(FourLayers(between))
     assert [(row.now, why in row.why) for row in report if row.kind == "pool"] == [("kept", True)]
     x = torch.randn(4, 5, 3)
     read = between(F.hardtanh(network.two(F.hardtanh(network.one(x)))))
     torch.testing.assert_close(network(x), network.four(F.hardtanh(network.three(read))))
 
 
-def test_predictions_are_no_pool():
-    network, report = binarize(Reads(end=lambda x: x.max(-1)[1]))
+def test_an_argmax_of_the_output_is_not_a_pool():
+    network, report = binarize(FourLayers(end=lambda x: x.max(-1)[1]))
     assert not [row for row in report if row.kind == "pool"]
     assert network(torch.randn(4, 5, 3)).dtype == torch.long

@@ -1,4 +1,4 @@
-"""Networks that `binarize` has to follow: forwards that branch, loop, draw and keep, torch_geometric, the report."""
+"""Tracing and recording: forwards that branch, loop, draw random numbers and store; torch_geometric; the report."""
 
 import pickle
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
-from foreign_networks import ClassicPointNet, Reads, SetNet, built, graph, sequential_pointnet
+from foreign_networks import ClassicPointNet, FourLayers, SetNet, built, graph, sequential_pointnet
 from torch import nn
 
 from bipointnet import UserError, binarize
@@ -17,7 +17,7 @@ from bipointnet.nn import (
 
 
 class Branching(nn.Module):
-    """Goes another way for loud inputs."""
+    """Takes a different branch for loud inputs."""
 
     def __init__(self, relu=None):
         super().__init__()
@@ -41,7 +41,7 @@ def test_branches_on_data_need_an_example_and_stay_branches():
     loud, quiet = torch.randn(4, 3) * 9, torch.randn(4, 3) / 9
     network, report = binarize(Branching(), example=loud)
     assert report.binarized == ["two", "three"]
-    assert "seen on the example only" in str(report)
+    assert "recorded on the example only" in str(report)
     two = F.hardtanh(network.two(F.hardtanh(network.one(quiet))))
     torch.testing.assert_close(network(quiet), network.four(two))
     two = F.hardtanh(network.two(F.hardtanh(network.one(loud))))
@@ -53,13 +53,15 @@ def test_a_layer_that_an_example_never_reaches_stays_float():
     assert report.kept["three"] == "never called as a layer"
 
 
-def test_functions_that_would_have_to_change_in_such_a_network_are_an_error():
-    with pytest.raises(UserError, match=r"has to change, as relu is a function, and cannot be rewritten.*use nn.ReLU"):
+def test_functions_that_must_change_in_a_recorded_network_are_an_error():
+    with pytest.raises(
+        UserError, match=r"must change, because relu is a function, and cannot be rewritten.*use nn.ReLU"
+    ):
         binarize(Branching(relu=F.relu), example=torch.randn(4, 3) * 9)
 
 
-def test_a_branch_on_a_shape_goes_the_way_of_the_example_and_no_other():
-    class Shaped(Reads):
+def test_a_branch_on_a_shape_is_taken_as_for_the_example():
+    class Shaped(FourLayers):
         def forward(self, x):
             if x.shape[1] > 3:
                 x = x[:, :3]
@@ -69,12 +71,12 @@ def test_a_branch_on_a_shape_goes_the_way_of_the_example_and_no_other():
         binarize(Shaped(relu=F.relu))
     network, _ = binarize(Shaped(relu=F.relu), example=torch.randn(4, 5, 3))
     network(torch.randn(4, 8, 3))
-    with pytest.raises(UserError, match=r"takes another way at .*test_record.py:\d+ than the example did"):
+    with pytest.raises(UserError, match=r"takes a different branch at .*test_record.py:\d+ than the example"):
         network(torch.randn(4, 2, 3))
 
 
-def test_a_loop_over_data_is_taped():
-    class Looping(Reads):
+def test_a_loop_over_data_is_recorded():
+    class Looping(FourLayers):
         def forward(self, x):
             x = self.relu(self.one(x))
             for _ in range(int(x.shape[0])):
@@ -86,17 +88,19 @@ def test_a_loop_over_data_is_taped():
     assert network(torch.randn(5, 3)).shape == (5, 8)
 
 
-def test_what_a_trace_would_freeze_or_lose_is_noticed():
-    class Noisy(Reads):
+def test_values_that_a_trace_would_freeze_or_lose_are_detected():
+    torch.manual_seed(0)
+
+    class Noisy(FourLayers):
         def forward(self, x):
             return super().forward(x + torch.randn(3))
 
-    class Remembering(Reads):
+    class Remembering(FourLayers):
         def forward(self, x):
             self.seen = x * 2
             return super().forward(x)
 
-    class Detached(Reads):
+    class Detached(FourLayers):
         def forward(self, x):
             with torch.no_grad():
                 x = x * 2
@@ -105,18 +109,20 @@ def test_what_a_trace_would_freeze_or_lose_is_noticed():
     for kind, why in ((Noisy, "draws random numbers"), (Remembering, "changes self.seen"), (Detached, "no_grad")):
         with pytest.raises(UserError, match=why):
             binarize(kind(relu=F.relu), example=torch.randn(4, 5, 3))
-        network, _ = binarize(kind(), example=torch.randn(4, 5, 3))  # by exchanging modules
+        network, _ = binarize(kind(), example=torch.randn(4, 5, 3))  # by replacing modules
         assert isinstance(network, kind)
-        assert not torch.equal(network(torch.ones(4, 5, 3)), network(torch.ones(4, 5, 3))) or kind is not Noisy
+        # Different noise may give the same bits: in 40 networks, 0 to 12 of 19 outputs equaled the first.
+        outputs = [network(torch.ones(4, 5, 3)) for _ in range(20)]
+        assert all(torch.equal(output, outputs[0]) for output in outputs) == (kind is not Noisy)
 
 
-def test_functions_without_layers_are_not_looked_into_and_named():
+def test_opaque_functions_are_named():
     _, _, _, report = built("grouping")
-    assert "not looked into" in str(report)
+    assert "not inspected" in str(report)
     assert "farthest_points" in str(report)
 
 
-def test_modules_without_layers_are_not_looked_into_if_they_cannot_be():
+def test_modules_without_layers_are_opaque_if_they_cannot_be_traced():
     class Flip(nn.Module):
         def forward(self, x):
             return -x if x.sum() > 0 else x
@@ -133,15 +139,15 @@ def test_modules_without_layers_are_not_looked_into_if_they_cannot_be():
         def forward(self, x):
             return x if x.sum() > 0 else F.relu(x)
 
-    _, report = binarize(Reads(Flip(), relu=F.relu))
-    assert report.notes == ("not looked into: Flip",)
+    _, report = binarize(FourLayers(Flip(), relu=F.relu))
+    assert report.notes == ("not inspected: Flip",)
     for hiding in (Gate(), Rectify()):
         with pytest.raises(UserError, match=r"x.sum\(\) > 0"):
-            binarize(Reads(hiding))
+            binarize(FourLayers(hiding))
 
 
 def test_arguments_with_a_default_keep_it():
-    class Optional(Reads):
+    class Optional(FourLayers):
         def forward(self, x, scale=None, deep=True):
             if scale is not None:
                 x = x * scale
@@ -160,8 +166,8 @@ def test_tensors_made_in_a_forward_move_with_the_network():
     assert output.device == transform.device == torch.device("meta")
 
 
-def test_layers_that_are_never_called_are_left_out_of_a_rewritten_network():
-    model = Reads(relu=F.relu)
+def test_uncalled_layers_are_not_part_of_a_rewritten_network():
+    model = FourLayers(relu=F.relu)
     model.unused = nn.Linear(8, 8)
     network, report = binarize(model)
     assert not hasattr(network, "unused")
@@ -175,17 +181,17 @@ def test_layers_that_are_never_called_are_left_out_of_a_rewritten_network():
 
 def test_a_rewritten_network_is_not_pickled():
     network, _ = binarize(ClassicPointNet())
-    with pytest.raises(UserError, match=r"cannot be pickled, expected its state_dict\(\)"):
+    with pytest.raises(UserError, match=r"cannot be pickled; save its state_dict\(\)"):
         pickle.dumps(network)
 
 
-def test_set_abstraction_of_torch_geometric_with_a_function_between_is_an_error_that_names_it():
+def test_a_function_inside_torch_geometric_that_must_change_is_named():
     torch.manual_seed(0)
-    with pytest.raises(UserError, match="as relu is a function"):
+    with pytest.raises(UserError, match="because relu is a function"):
         binarize(SetNet().double(), example=graph())
 
 
-def test_a_linear_layer_is_known_by_what_it_computes():
+def test_a_linear_layer_is_recognized_by_its_behavior():
     class Doubling(pyg.Linear):
         def forward(self, x):
             return 2 * super().forward(x)
@@ -208,7 +214,7 @@ def test_the_report_counts_every_bit():
     assert all(row.name in text and row.why in text for row in report)
 
 
-def test_a_bias_goes_where_the_method_has_none_and_stays_where_it_has_one():
+def test_a_bias_is_dropped_only_if_the_method_has_none():
     model = sequential_pointnet()
     lsr, report = binarize(model)
     assert lsr.get_submodule("0.3").bias is None

@@ -1,4 +1,4 @@
-"""Laws that every backbone keeps, in full precision and in every 1-bit method."""
+"""Laws of every backbone, in float and with every 1-bit method."""
 
 import pytest
 import torch
@@ -19,8 +19,8 @@ from bipointnet.nn import (
 )
 
 LINEARS = {"fp": nn.Linear} | {name: BinaryLinear.of(method) for name, method in METHODS.items()}
-# Every method on PointNets. The layers of the others are the same; they are tried in floats, with the paper's method
-# and with the one that scales points.
+# Every method on PointNets. The other backbones have the same layers; they are tested in float, with the paper's
+# method, and with the method that scales points.
 POINTNETS = {"pointnet-vanilla", "pointnet"}
 NETWORKS = [(name, linear) for name in MODELS for linear in (LINEARS if name in POINTNETS else ("fp", "lsr", "xnor"))]
 
@@ -34,7 +34,7 @@ def on(networks: list[tuple[str, str]]) -> pytest.MarkDecorator:
 
 
 everywhere = on(NETWORKS)
-# Compiling takes a CPU ten seconds a network: every method once, every backbone with the paper's.
+# Compiling takes ten seconds per network on a CPU: every method once, every backbone with the paper's method.
 COMPILED = [(name, linear) for name, linear in NETWORKS if name == "pointnet-vanilla" or linear in ("fp", "lsr")]
 
 
@@ -103,7 +103,7 @@ def test_vanilla_has_805056_weights_and_4_binary_layers():
     assert len(binary_layers(model)) == 4
 
 
-def test_pointnet_has_18_linear_layers_of_which_15_are_binary():
+def test_pointnet_has_15_binary_and_3_float_layers():
     model = PointNet(num_classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax())
     assert len(binary_layers(model)) == 15
     assert float_layers(model) == ["input_transform.points.0.0", "first.0", "last"]
@@ -111,7 +111,7 @@ def test_pointnet_has_18_linear_layers_of_which_15_are_binary():
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("tnets", [False, True])
-def test_deployment_variants_are_what_the_paper_says(variant, tnets):
+def test_deployment_variants_are_those_of_the_paper(variant, tnets):
     model = PointNet(num_classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax(), tnets=tnets, **VARIANTS[variant])
     coordinate_layers = ["input_transform.points.0.0", "first.0"] if tnets else ["first.0"]
     expected = [] if VARIANTS[variant].get("binary_first") else list(coordinate_layers)
@@ -149,7 +149,7 @@ BACKBONES = {
 
 
 @pytest.mark.parametrize("name", BACKBONES)
-def test_float_layers_are_exactly_those_of_the_specification(name):
+def test_float_layers_match_the_specification(name):
     kept, binary = BACKBONES[name]
     model = MODELS[name](num_classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax())
     assert float_layers(model) == kept
@@ -164,7 +164,7 @@ def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
 
 
 def test_layers_have_the_sizes_of_the_specification():
-    """Rows of weight matrices: outputs, inputs; a grouped convolution has one row an output."""
+    """Shapes of weight matrices: outputs, inputs; a grouped convolution has one row per output."""
     sizes = {name: list(shapes_of(MODELS[name](num_classes=40)).values()) for name in BACKBONES}
     head = [(512, 1024), (256, 512), (40, 256)]
     assert sizes["pointnet2"] == [
@@ -197,7 +197,7 @@ def test_layers_have_the_sizes_of_the_specification():
 
 @pytest.mark.parametrize("name", BACKBONES)
 @pytest.mark.parametrize("linear", [nn.Linear, BinaryLinear.of(LSR())], ids=["fp", "lsr"])
-def test_clouds_of_one_place_and_clouds_with_copies_have_an_answer(name, linear):
+def test_clouds_of_identical_points_have_finite_logits(name, linear):
     torch.manual_seed(0)
     model = MODELS[name](num_classes=4, linear=linear, pool=EntropyMax())
     for x in (torch.ones(2, 40, 3), torch.randn(2, 4, 3).repeat(1, 10, 1), torch.randn(2, 3, 3)):
@@ -210,16 +210,16 @@ def test_clouds_of_one_place_and_clouds_with_copies_have_an_answer(name, linear)
 
 @pytest.mark.parametrize("name", BACKBONES)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_points_that_are_nowhere_are_named(name, bad):
+def test_invalid_points_are_rejected_with_their_index(name, bad):
     x = torch.randn(3, 40, 3)
     x[1, 7, 2] = bad
-    with pytest.raises(ValueError, match=rf"(points|centres)\[1, 7, 2\] is {bad}, expected .*drop such points"):
+    with pytest.raises(ValueError, match=rf"(points|centers)\[1, 7, 2\] is {bad}, expected .*drop such points"):
         MODELS[name](num_classes=4).eval()(x)
 
 
 @pytest.mark.parametrize("name", ["pointnet2", "dgcnn"])
-def test_pools_over_neighbours_shift_by_the_number_of_true_ones(name):
-    """A pooled layer tells its pool the counts, which the filled-up neighbours are not among."""
+def test_pools_over_neighbors_shift_by_the_number_of_true_neighbors(name):
+    """A pooled layer passes the counts to its pool; repeated neighbors do not count."""
     torch.manual_seed(0)
     model = MODELS[name](num_classes=4, linear=BinaryLinear.of(LSR()), pool=EntropyMax()).eval()
     x = torch.nn.functional.normalize(torch.randn(2, 200, 3), dim=-1)
@@ -239,22 +239,22 @@ def test_pools_over_neighbours_shift_by_the_number_of_true_ones(name):
             assert (counts[0][b].sort(descending=True).values <= possible).all()
 
 
-def test_only_the_own_pool_differs_between_backbones():
+def test_pointcnn_pools_a_mean_and_pointconv_has_no_pool():
     assert any(isinstance(m, POOLS["avg"]) for m in MODELS["pointcnn"](num_classes=4).modules())
     assert not any(isinstance(m, tuple(POOLS.values())) for m in MODELS["pointconv"](num_classes=4).modules())
 
 
-def test_hardtanh_stands_where_relu_stands_except_before_a_pool():
+def test_hardtanh_replaces_relu_except_before_a_pool():
     one_bit = PointNet(num_classes=4, linear=BinaryLinear.of(LSR()), pool=EntropyMax())
-    twin = PointNet(num_classes=4)
-    relus = {name for name, m in twin.named_modules() if isinstance(m, nn.ReLU)}
+    plain = PointNet(num_classes=4)
+    relus = {name for name, m in plain.named_modules() if isinstance(m, nn.ReLU)}
     tanhs = {name for name, m in one_bit.named_modules() if isinstance(m, nn.Hardtanh)}
     before_pools = {"input_transform.pooled.activation", "feature_transform.pooled.activation", "pooled.activation"}
     assert relus - tanhs == before_pools
     assert tanhs < relus
 
 
-def test_turning_xyz_leaves_other_channels_alone():
+def test_the_input_transform_changes_xyz_only():
     torch.manual_seed(0)
     model = PointNet(num_classes=4, in_channels=5).double().eval()
     seen = []
@@ -266,10 +266,10 @@ def test_turning_xyz_leaves_other_channels_alone():
     torch.testing.assert_close(seen[0][..., :3], x[..., :3] @ model.input_transform(x))
 
 
-def test_deployed_size_of_the_float_network_is_the_paper_s():
+def test_the_deployed_size_of_the_float_network_is_that_of_the_paper():
     assert deployed_bytes(vanilla_pointnet(num_classes=40)) == 3_228_320
 
 
-def test_only_the_float_twin_has_dropout():
+def test_only_float_networks_have_dropout():
     assert isinstance(PointNet(num_classes=4).dropout, nn.Dropout)
     assert not any(isinstance(m, nn.Dropout) for m in PointNet(num_classes=4, linear=BinaryLinear.of(LSR())).modules())

@@ -1,4 +1,4 @@
-"""Laws of the networks that label points, in full precision and in 1 bit."""
+"""Laws of the networks that label points, in float and in 1 bit."""
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ def test_gradients_reach_every_parameter(make, linear):
 
 
 @everywhere
-def test_fused_layers_compute_what_they_stand_for(make, linear):
+def test_fused_layers_equal_their_steps(make, linear):
     torch.manual_seed(0)
     model, x = (
         make(num_classes=5, in_channels=3, linear=linear, pool=EntropyMax()).double().eval(),
@@ -64,16 +64,16 @@ def test_fused_layers_compute_what_they_stand_for(make, linear):
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_categorys_network_is_told_it(pool):
+def test_the_category_is_an_input_of_networks_with_categories(pool):
     torch.manual_seed(0)
     model = PartPointNet(num_classes=5, categories=3, tnets=False, linear=BinaryLinear.of(LSR()), pool=POOLS[pool]())
     x = torch.randn(1, 20, 3).expand(3, -1, -1)
     calibrate(model, x, torch.arange(3))
     logits = model(x, torch.arange(3)).logits
     assert not torch.equal(logits[0], logits[1])
-    with pytest.raises(ValueError, match="category is None; expected one a cloud of 3 categories"):
+    with pytest.raises(ValueError, match="PartPointNet: category is None, expected one of 3 categories per cloud"):
         model(x)
-    with pytest.raises(ValueError, match="expected one a cloud of 0 categories, or none of 0"):
+    with pytest.raises(ValueError, match=r"category is tensor\(\[0, 1, 2\]\), expected no category input"):
         PartPointNet(num_classes=5, tnets=False)(x, torch.arange(3))
 
 
@@ -82,11 +82,11 @@ def sizes(model: nn.Module) -> dict[str, tuple[int, ...]]:
     return {name: tuple(layer.weight.shape) for name, layer in linears.items() if "transform" not in name}
 
 
-def test_layers_are_those_of_the_paper():
+def test_layers_match_the_paper():
     part = PartPointNet(num_classes=4, linear=BinaryLinear.of(LSR()), pool=EntropyMax())
     outputs = [64, 128, 128, 512, 2048, 256, 256, 128, 4]
     assert [shape[0] for shape in sizes(part).values()] == outputs
-    assert sizes(part)["joined.0.linear"] == (256, 64 + 128 + 128 + 512 + 2048 + 2048) == (256, 4928)
+    assert sizes(part)["concat.0.linear"] == (256, 64 + 128 + 128 + 512 + 2048 + 2048) == (256, 4928)
     assert part.feature_transform is not None
     assert part.feature_transform.last.out_features == 128 * 128
     scene = ScenePointNet(num_classes=13, linear=BinaryLinear.of(LSR()), pool=EntropyMax())
@@ -115,7 +115,7 @@ def test_deployment_variants(variant):
     assert any(isinstance(module, nn.BatchNorm1d) for module in model.modules()) == (variant != "f")
 
 
-def test_options_allow_the_backbones_that_label_points_and_no_others():
+def test_options_allow_exactly_the_backbones_that_label_points():
     assert all(set(backbones) == set(LABELLING) for backbones in SEGMENTERS.values())
 
 

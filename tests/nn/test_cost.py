@@ -1,4 +1,4 @@
-"""Multiply-adds against counts by hand, and the table of the documentation against what is counted."""
+"""Multiply-adds against counts by hand, and against the table of the documentation."""
 
 import re
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_x_convolutions_by_hand():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_float_twin_has_the_same_work_in_floats_and_is_left_as_it_was(name):
+def test_the_float_network_has_the_same_count_in_floats_and_is_not_modified(name):
     model = MODELS[name](num_classes=40)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     counted, binary = operations(model, 64, 3), operations(one_bit(name), 64, 3)
@@ -62,7 +62,7 @@ def test_a_float_twin_has_the_same_work_in_floats_and_is_left_as_it_was(name):
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 
 
-def test_the_table_of_the_documentation_is_what_is_counted():
+def test_the_table_of_the_documentation_has_the_counted_numbers():
     rows = re.findall(r"^\| `([a-z0-9-]+)` \|(.*)\|$", PAGE.read_text(encoding="utf-8"), re.M)
     shown = {name: [cell.strip() for cell in cells.split("|")][:5] for name, cells in rows}
     for name in MODELS:

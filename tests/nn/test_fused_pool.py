@@ -1,4 +1,4 @@
-"""The fused layer in front of a pool equals its steps one after the other."""
+"""The fused layer in front of a pool equals its separate steps."""
 
 import copy
 
@@ -33,7 +33,7 @@ class Norm(nn.BatchNorm1d):
 
 
 def twins(linear, pool, relu: bool = False) -> tuple[PooledLayer, PooledLayer]:
-    """A fused layer with rising and falling channels, and its copy that takes every step."""
+    """A fused layer with rising and falling channels, and an unfused copy."""
     torch.manual_seed(0)
     norm = Norm(24)
     with torch.no_grad():
@@ -49,7 +49,7 @@ def twins(linear, pool, relu: bool = False) -> tuple[PooledLayer, PooledLayer]:
 @pytest.mark.parametrize("pool", [MaxPool(), EntropyMax(), MeanPool()], ids=["max", "ema-max", "avg"])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("points", [1, 2, 50])
-def test_values_gradients_and_statistics_are_those_of_the_steps(linear, pool, relu, points):
+def test_values_gradients_and_statistics_equal_the_separate_steps(linear, pool, relu, points):
     fused, plain = twins(linear, pool, relu)
     x = torch.randn(6, points, 13, dtype=torch.float64)
     g = torch.randn(6, 24, dtype=torch.float64)
@@ -67,7 +67,7 @@ def test_values_gradients_and_statistics_are_those_of_the_steps(linear, pool, re
 
 
 @pytest.mark.parametrize("linear", LINEARS.values(), ids=LINEARS.keys())
-def test_a_norm_that_is_frozen_stays_as_it_is(linear):
+def test_a_frozen_norm_keeps_its_statistics(linear):
     fused, plain = twins(linear, MaxPool(), False)
     x = torch.randn(6, 9, 13, dtype=torch.float64)
     calibrate(fused, x)
@@ -80,8 +80,8 @@ def test_a_norm_that_is_frozen_stays_as_it_is(linear):
 
 
 @pytest.mark.parametrize("pool", [MaxPool(), EntropyMax(), MeanPool()], ids=["max", "ema-max", "avg"])
-def test_neighbours_are_pooled_as_if_each_neighbourhood_were_alone(pool):
-    """Filled up with copies of the nearest, which count for nothing; fused or not."""
+def test_a_neighborhood_pools_its_true_neighbors_only(pool):
+    """The copies of the nearest neighbor that fill it up do not count; fused or not."""
     torch.manual_seed(0)
     counts = torch.tensor([[1, 4, 7], [3, 7, 2]])
     x = torch.randn(2, 3, 7, 13, dtype=torch.float64)
@@ -92,15 +92,15 @@ def test_neighbours_are_pooled_as_if_each_neighbourhood_were_alone(pool):
             assert_same(together[b, m], layer(x[b, m, : counts[b, m]]))
 
 
-def test_shifts_of_neighbourhoods_are_those_of_the_closed_form():
+def test_shifts_of_neighborhoods_equal_the_closed_form():
     n = torch.arange(1, 3000)
     shifts = EntropyMax().shift(torch.zeros(1, dtype=torch.float64), n)
     assert isinstance(shifts, torch.Tensor)
     torch.testing.assert_close(shifts[:, 0], torch.tensor([delta(i) for i in n.tolist()], dtype=torch.float64))
 
 
-def test_both_ways_to_the_gradients_of_a_maximum_are_one():
-    """A GPU takes the second where points are few."""
+def test_both_algorithms_for_the_gradients_of_a_maximum_agree():
+    """A GPU uses the second one for few points."""
     torch.manual_seed(0)
     a, w, g = (torch.randn(*size, dtype=torch.float64) for size in ((6, 11, 5), (9, 5), (6, 9)))
     winners = (a @ w.T).max(dim=1).indices
@@ -112,13 +112,16 @@ def test_both_ways_to_the_gradients_of_a_maximum_are_one():
 
 @pytest.mark.parametrize("rows", [1, 2048, 5000])
 def test_second_moments_of_signs_are_exact(rows):
+    torch.manual_seed(0)
     a = torch.where(torch.randn(rows, 7) >= 0, 1.0, -1.0).requires_grad_()
     moment = fused_pool._SecondMoment.apply(a)
     assert isinstance(moment, torch.Tensor)
     assert torch.equal(moment, a.T @ a)
     g = torch.randn(7, 7)
     (found,) = torch.autograd.grad(moment, a, g)
-    torch.testing.assert_close(found, a.detach() @ (g + g.T), rtol=0.02, atol=0.1)  # bfloat16
+    # bfloat16 has 8 bits: rounding the terms, up to six sums and the result costs at most 8 * 2^-9 of their size.
+    terms = a.detach().abs() @ (g + g.T).abs()
+    assert ((found - a.detach() @ (g + g.T)).abs() <= 2**-6 * terms).all()
 
 
 def test_negative_scales_and_flat_channels():
@@ -132,9 +135,11 @@ def test_negative_scales_and_flat_channels():
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
-def test_bits_of_a_network_in_evaluation_are_the_same(make):
+def test_fused_and_unfused_networks_have_the_same_bits_in_eval_mode(make):
+    """In double precision: in single, one value in about ten million is so close to 0 that rounding decides its bit."""
     torch.manual_seed(0)
-    model, x = make(num_classes=5, linear=BinaryLinear.of(LSR()), pool=EntropyMax()), torch.randn(32, 100, 3)
+    model = make(num_classes=5, linear="lsr", pool="ema-max").double()
+    x = torch.randn(32, 100, 3).double()
     calibrate(model, x)
     for _ in range(3):
         model(x)

@@ -1,4 +1,4 @@
-"""Block-diagonal layers against a dense layer of the same numbers, and against a grouped convolution."""
+"""Block-diagonal layers against a grouped convolution and against the bi-linear layer."""
 
 import pytest
 import torch
@@ -14,27 +14,27 @@ def assert_same(one, other) -> None:
     torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
-def test_it_is_a_grouped_convolution():
+def test_a_grouped_layer_equals_a_grouped_convolution():
     torch.manual_seed(0)
     layer = GroupedLinear(GROUPS, INPUTS, OUTPUTS).double()
-    twin = nn.Conv1d(GROUPS, GROUPS * OUTPUTS, INPUTS, groups=GROUPS).double()
+    conv = nn.Conv1d(GROUPS, GROUPS * OUTPUTS, INPUTS, groups=GROUPS).double()
     x, g = torch.randn(7, GROUPS, INPUTS).double(), torch.randn(7, GROUPS * OUTPUTS).double()
     with torch.no_grad():
-        twin.weight.copy_(layer.weight.unsqueeze(1))
-        assert twin.bias is not None
-        twin.bias.copy_(layer.bias)
+        conv.weight.copy_(layer.weight.unsqueeze(1))
+        assert conv.bias is not None
+        conv.bias.copy_(layer.bias)
     inputs = [x.clone().requires_grad_() for _ in range(2)]
-    one, other = layer(inputs[0]), twin(inputs[1]).squeeze(2)
+    one, other = layer(inputs[0]), conv(inputs[1]).squeeze(2)
     one.backward(g)
     other.backward(g)
     assert_same(one, other)
     assert_same(inputs[0].grad, inputs[1].grad)
-    assert twin.weight.grad is not None
-    assert_same(layer.weight.grad, twin.weight.grad.squeeze(1))
+    assert conv.weight.grad is not None
+    assert_same(layer.weight.grad, conv.weight.grad.squeeze(1))
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_one_group_is_the_bilinear_layer_of_every_method(name):
+def test_one_group_equals_the_bilinear_layer(name):
     torch.manual_seed(0)
     one = BinaryGrouped(1, 6, 4, METHODS[name]).double()
     other = BinaryLinear(6, 4, METHODS[name]).double()
@@ -50,7 +50,7 @@ def test_one_group_is_the_bilinear_layer_of_every_method(name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_groups_do_not_see_each_other(name):
+def test_groups_are_independent(name):
     torch.manual_seed(0)
     layer = BinaryGrouped(GROUPS, INPUTS, OUTPUTS, METHODS[name]).double()
     x = torch.randn(2, 3, GROUPS, INPUTS).double()
@@ -62,7 +62,7 @@ def test_groups_do_not_see_each_other(name):
     assert not torch.equal(before[..., 2, :], after[..., 2, :])
 
 
-def test_the_weight_s_gradient_a_gpu_takes_is_that_of_the_sum():
+def test_the_gpu_algorithm_for_the_gradient_of_the_weight_agrees():
     torch.manual_seed(0)
     a, g = torch.randn(50, GROUPS, INPUTS).double(), torch.randn(50, GROUPS, OUTPUTS).double()
     w = torch.zeros(GROUPS * OUTPUTS, INPUTS).double().requires_grad_()

@@ -43,12 +43,12 @@ def clip_slope(x: np.ndarray) -> np.ndarray:
     return (np.abs(x) <= 1).astype(float)
 
 
-def row_centred(x: np.ndarray) -> np.ndarray:
+def row_centered(x: np.ndarray) -> np.ndarray:
     return x - x.mean(axis=1, keepdims=True)
 
 
 def draw(size: tuple[int, int, int], seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs and weights with zeros, ones, constant rows and values beyond 1 among them; and an incoming gradient."""
+    """Inputs and weights that include zeros, ones, constant rows and values above 1; and an incoming gradient."""
     rows, inputs, outputs = size
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, inputs))
@@ -66,15 +66,15 @@ def bnn(case: Case) -> Answer:
 
 
 def xnor(case: Case) -> Answer:
-    centred = row_centred(case.w)
-    a, b = np_sign(case.x), np_sign(centred)
-    scale, of_points = np.abs(centred).mean(axis=1), np.abs(case.x).mean(axis=1, keepdims=True)
-    g = of_points * case.g * scale
-    through = (g.T @ a) * clip_slope(centred)
-    return Answer(of_points * (a @ b.T) * scale, (g @ b) * clip_slope(case.x), row_centred(through), {})
+    centered = row_centered(case.w)
+    a, b = np_sign(case.x), np_sign(centered)
+    scale, point_scale = np.abs(centered).mean(axis=1), np.abs(case.x).mean(axis=1, keepdims=True)
+    g = point_scale * case.g * scale
+    through = (g.T @ a) * clip_slope(centered)
+    return Answer(point_scale * (a @ b.T) * scale, (g @ b) * clip_slope(case.x), row_centered(through), {})
 
 
-def xnor_plus(case: Case) -> Answer:
+def xnor_plus_plus(case: Case) -> Answer:
     alpha, plain = case.values["alpha"], bnn(case)
     slope = float((case.g * plain.z).sum())
     return Answer(alpha * plain.z, alpha * plain.grad_x, alpha * plain.grad_w, {"alpha": slope})
@@ -99,10 +99,10 @@ def abc_net(case: Case) -> Answer:
 
 def ir_net(case: Case) -> Answer:
     t, inputs = case.values["narrowness"], case.w.shape[1]
-    centred = row_centred(case.w)
-    spread = np.sqrt((centred**2).sum(axis=1, keepdims=True) / max(inputs - 1, 1))
-    divisor = np.where(spread > 0, spread, 1)
-    standard = centred / divisor
+    centered = row_centered(case.w)
+    deviation = np.sqrt((centered**2).sum(axis=1, keepdims=True) / max(inputs - 1, 1))
+    divisor = np.where(deviation > 0, deviation, 1)
+    standard = centered / divisor
 
     def slope(x: np.ndarray) -> np.ndarray:
         return max(1 / t, 1) * t * (1 - np.tanh(t * x) ** 2)
@@ -111,18 +111,18 @@ def ir_net(case: Case) -> Answer:
     with np.errstate(divide="ignore"):
         exponent = np.log2(np.abs(standard).mean(axis=1))
     finite = exponent[np.isfinite(exponent)]
-    assume((np.abs(finite % 1 - 0.5) > 1e-9).all())  # halfway, as with two inputs, the last digit decides
+    assume((np.abs(finite % 1 - 0.5) > 1e-9).all())  # halfway, the last digit decides
     scale = 2.0 ** np.round(exponent)
     g = case.g * scale
     through = (g.T @ a) * slope(standard)
     # The divisor of a row moves with its weights, unless the row is constant.
-    along = (through * standard).sum(axis=1, keepdims=True) / max(inputs - 1, 1) * (spread > 0)
-    return Answer((a @ b.T) * scale, (g @ b) * slope(case.x), row_centred(through - standard * along) / divisor, {})
+    along = (through * standard).sum(axis=1, keepdims=True) / max(inputs - 1, 1) * (deviation > 0)
+    return Answer((a @ b.T) * scale, (g @ b) * slope(case.x), row_centered(through - standard * along) / divisor, {})
 
 
 def lsr(case: Case) -> Answer:
-    centred = case.w - case.w.mean()
-    alpha, plain = case.values["alpha"], bnn(case._replace(w=centred))
+    centered = case.w - case.w.mean()
+    alpha, plain = case.values["alpha"], bnn(case._replace(w=centered))
     through = alpha * plain.grad_w
     learned = {"alpha": float((case.g * plain.z).sum())}
     return Answer(alpha * plain.z, alpha * plain.grad_x, through - through.mean(), learned)
@@ -131,7 +131,7 @@ def lsr(case: Case) -> Answer:
 CLOSED_FORMS: dict[str, Callable[[Case], Answer]] = {
     "bnn": bnn,
     "xnor": xnor,
-    "xnor++": xnor_plus,
+    "xnor++": xnor_plus_plus,
     "bi-real": bi_real,
     "abc-net": abc_net,
     "ir-net": ir_net,
@@ -144,8 +144,8 @@ def test_every_method_has_a_closed_form_here():
     assert set(CLOSED_FORMS) == set(METHODS)
 
 
-def made_whole(w: np.ndarray) -> np.ndarray:
-    """Weights in steps of 1/64: their means are exact, so that a constant row is centred to 0 by NumPy and PyTorch."""
+def rounded(w: np.ndarray) -> np.ndarray:
+    """Weights in steps of 1/64: their sums are exact, so NumPy and PyTorch both center a constant row to 0."""
     return np.round(w * 64) / 64
 
 
@@ -153,7 +153,7 @@ def made_whole(w: np.ndarray) -> np.ndarray:
 @given(size=sizes, seed=seeds, first=st.floats(-3, 3), second=st.floats(-1.5, 2.5))
 def test_output_and_gradients_equal_the_closed_form(name, size, seed, first, second):
     x, w, g = draw(size, seed)
-    w = made_whole(w)
+    w = rounded(w)
     layer = BinaryLinear(x.shape[1], w.shape[0], METHODS[name]).double()
     learned = METHODS[name].learned(layer.weight)
     values = dict(zip(learned, (first, second), strict=False))
@@ -183,7 +183,7 @@ def test_output_and_gradients_equal_the_closed_form(name, size, seed, first, sec
         np.testing.assert_allclose(layer.bias.grad.numpy(), g.sum(axis=0), atol=1e-12)  # pyright: ignore
 
 
-def test_learned_values_start_where_the_papers_start_them():
+def test_learned_values_start_as_in_the_papers():
     torch.manual_seed(0)
     layers = {name: BinaryLinear(40, 20, method) for name, method in METHODS.items()}
     assert layers["xnor++"].alpha.item() == pytest.approx(layers["xnor++"].weight.abs().mean().item())
@@ -193,25 +193,25 @@ def test_learned_values_start_where_the_papers_start_them():
     assert layers["xnor++"].alpha.item() == before, "only LSR starts from the first batch"
 
 
-def test_the_slope_of_ir_net_narrows_as_training_goes_on():
+def test_the_slope_of_ir_net_narrows_during_training():
     layer = BinaryLinear(3, 2, METHODS["ir-net"])
     ts = []
-    for done in (0.0, 0.25, 0.5, 1.0):
-        set_progress(torch.nn.Sequential(layer), done)
+    for fraction in (0.0, 0.25, 0.5, 1.0):
+        set_progress(torch.nn.Sequential(layer), fraction)
         ts.append(layer.narrowness.item())
     np.testing.assert_allclose(ts, [1e-3, 1e-2, 1e-1, 10.0], rtol=1e-5)
     assert "narrowness" not in layer.state_dict()
 
 
 @pytest.mark.parametrize("name", [n for n in METHODS if not METHODS[n].scheduled()])
-def test_advancing_changes_no_other_method(name):
+def test_progress_changes_no_method_without_a_schedule(name):
     layer = BinaryLinear(5, 4, METHODS[name])
     before = {key: value.clone() for key, value in layer.state_dict().items()}
     set_progress(layer, 0.7)
     assert all(torch.equal(value, before[key]) for key, value in layer.state_dict().items())
 
 
-# The paper's table counts all 18 linear layers, three of which stay float; for XNOR it adds 1024 points a layer.
+# The paper's table counts all 18 linear layers, though three stay float; for XNOR it adds 1024 points per layer.
 PAPER = {"bnn": 0, "ir-net": 10097, "bi-real": 10097, "abc-net": 51, "xnor++": 18, "xnor": 28529, "lsr": 18}
 OURS = {"bnn": 0, "ir-net": 9929, "bi-real": 9929, "abc-net": 45, "xnor++": 15, "xnor": 9929, "lsr": 15}
 FLOAT_OUTPUTS = 64 + 64 + 40
@@ -229,8 +229,8 @@ def test_scaling_factors_of_pointnet(name):
         assert OURS[name] * 18 == PAPER[name] * 15
 
 
-def test_a_constant_row_gives_a_constant_output_with_scales_a_row():
-    """Centred, such a row is 0: nothing of the input is left, and no NaN appears."""
+def test_a_constant_row_gives_a_constant_output_with_scales_per_row():
+    """A centered constant row is 0: the output does not depend on the input, and has no NaN."""
     for name in ("xnor", "ir-net"):
         layer = BinaryLinear(6, 2, METHODS[name])
         with torch.no_grad():

@@ -19,7 +19,7 @@ numbers = st.lists(st.floats(allow_nan=False) | st.floats(-1.5, 1.5) | st.sample
 
 
 @given(numbers)
-def test_sign_is_plus_one_from_zero_on(values):
+def test_sign_is_plus_one_for_zero_and_above(values):
     bits = hard_sign(torch.tensor(values, dtype=torch.float64))
     assert bits.tolist() == [1.0 if v >= 0 else -1.0 for v in values]
 

@@ -41,14 +41,14 @@ def export(model: nn.Module, path: Path, **options: Any) -> runtime.Model:
 def test_a_converted_float_network_is_packed_like_any_other(tnets, tmp_path):
     torch.manual_seed(0)
     model, report = binarize(ScenePointNet(len(CLASSES), in_channels=9, tnets=tnets))
-    assert isinstance(model.get_submodule("joined.0.linear"), BinaryLinear), str(report)
+    assert isinstance(model.get_submodule("concat.0.linear"), BinaryLinear), str(report)
     export(shaken(model, 9, 0), tmp_path / "a.bpn")
     assert_same_logits(model, tmp_path / "a.bpn", 40, 9)
 
 
 def test_a_converted_part_network_is_rejected_because_its_forward_differs(tmp_path):
     model, _ = binarize(PartPointNet(len(CLASSES), tnets=False))
-    assert isinstance(model.get_submodule("joined.0.linear"), BinaryLinear)
+    assert isinstance(model.get_submodule("concat.0.linear"), BinaryLinear)
     with pytest.raises(UserError, match="PartPointNet with a different forward; expected one of: PointNet"):
         pack.export(model, tmp_path / "a.bpn", classes=CLASSES)
 

@@ -1,6 +1,6 @@
-"""`binarize`: any PyTorch network in 1 bit, with a report of what changed and why not.
+"""`binarize`: any PyTorch network in 1 bit, with a report of what changed, what did not, and why.
 
-May import: nn.
+May import: errors, nn.
 """
 
 from bipointnet.convert.binarize import binarize

@@ -1,4 +1,4 @@
-"""Reading the graph of a foreign network: what each call is, and which layers are around it."""
+"""The call graph of a foreign network: the kind of each call, and the layers before and after it."""
 
 import re
 from collections import defaultdict
@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from bipointnet.convert.trace import Followed, call_name, scope
+from bipointnet.convert.trace import TracedNetwork, call_name, scope
 from bipointnet.nn.pools import MaxPool, MeanPool, MeasuredMax
 
-# What a call is to us, by the class of its module or the name of its function. The first that fits counts.
+# Kinds of calls, by the class of the module or the name of the function. The first match counts.
 KINDS: dict[str, tuple[tuple[type[nn.Module], ...], set[str]]] = {
     "rectifier": (
         (
@@ -24,7 +24,7 @@ KINDS: dict[str, tuple[tuple[type[nn.Module], ...], set[str]]] = {
             *("gelu", "silu", "mish", "hardswish", "softplus"),
         },
     ),
-    "squasher": ((nn.Hardtanh, nn.Tanh, nn.Softsign), {"hardtanh", "tanh", "softsign"}),
+    "bounded": ((nn.Hardtanh, nn.Tanh, nn.Softsign), {"hardtanh", "tanh", "softsign"}),
     "one sign": (
         (nn.Sigmoid, nn.Hardsigmoid, nn.LogSigmoid, nn.Softmax, nn.LogSoftmax),
         {"sigmoid", "hardsigmoid", "logsigmoid", "softmax", "log_softmax", "exp", "abs", "square", "sqrt", "norm"},
@@ -42,25 +42,25 @@ KINDS: dict[str, tuple[tuple[type[nn.Module], ...], set[str]]] = {
             *("squeeze", "unsqueeze", "contiguous", "clone", "to", "float"),
         },
     ),
-    "size": ((), {"size", "dim", "numel", "len", "get_device", "same_way"}),
+    "size": ((), {"size", "dim", "numel", "len", "get_device", "require_same_branch"}),
     "layer": ((), {"linear", "conv1d", "conv2d", "conv3d", "bilinear", "embedding"}),
 }
-ACTIVATIONS = ("rectifier", "squasher")
-PASSED = (*ACTIVATIONS, "view", "dropout")  # what may lie between a pool and its BatchNorm
+ACTIVATIONS = ("rectifier", "bounded")
+TRANSPARENT = (*ACTIVATIONS, "view", "dropout")  # allowed between a pool and its BatchNorm
 ARITHMETIC = {"add", "sub", "mul", "div", "truediv", "radd", "rsub"}
 MIXING = {"matmul", "bmm", "baddbmm", "einsum", "add", "sub", "radd", "rsub"}  # coordinates stay coordinates
 
 
 @dataclass
 class Pool:
-    """A pool as it was found: the call, the node that holds its values, max or mean, and over what."""
+    """A pool of the network: the call, the node with its values, its kind (max or mean), and its dimensions."""
 
     call: fx.Node
     result: fx.Node
     kind: str
     dims: tuple[int, ...] = ()
     keepdim: bool = False
-    window: tuple[Any, ...] = ()  # sizes may be nodes, known when the network runs
+    window: tuple[Any, ...] = ()  # sizes may be nodes, known only at run time
     stride: tuple[int, ...] = ()
 
     def __str__(self) -> str:
@@ -69,30 +69,30 @@ class Pool:
 
 
 def has_matrix(module: nn.Module, recurse: bool = False) -> bool:
-    """Whether it is a layer in the widest sense: its parameters are more than a number a channel."""
-    ours = any(isinstance(module, KINDS[kind][0]) for kind in ("norm", "other norm", "rectifier"))
-    return not ours and any(p.dim() >= 2 for p in module.parameters(recurse))
+    """Whether the module is a layer in the widest sense: it has more than one parameter per channel."""
+    per_channel = any(isinstance(module, KINDS[kind][0]) for kind in ("norm", "other norm", "rectifier"))
+    return not per_channel and any(p.dim() >= 2 for p in module.parameters(recurse))
 
 
-class Calls:
-    """The calls of a network that was followed, and who reads whom."""
+class CallGraph:
+    """The calls of a traced network, and the data flow between them."""
 
-    def __init__(self, followed: Followed) -> None:
-        self.root, self.graph = followed.root, followed.graph
+    def __init__(self, traced: TracedNetwork) -> None:
+        self.root, self.fx_graph = traced.root, traced.graph
         self.modules = dict(self.root.named_modules())
-        self.nodes = list(self.graph.nodes)  # in the order in which they run
-        self.of: defaultdict[str, list[fx.Node]] = defaultdict(list)  # the calls of a module
+        self.nodes = list(self.fx_graph.nodes)  # in execution order
+        self.calls_of: defaultdict[str, list[fx.Node]] = defaultdict(list)  # the calls of a module
         for node in self.nodes:
             if node.op == "call_module":
-                self.of[str(node.target)].append(node)
+                self.calls_of[str(node.target)].append(node)
         self.kinds = {node: self._kind(node) for node in self.nodes}
-        self._out_of_place()
+        self._remove_inplace()
 
     def module(self, node: fx.Node) -> nn.Module | None:
         return self.modules[str(node.target)] if node.op == "call_module" else None
 
     def name(self, node: fx.Node) -> str:
-        """Of the module, or of the module whose forward calls a function, and the function."""
+        """The name of the module; for a function, the name of the calling module and of the function."""
         return str(node.target) if node.op == "call_module" else f"{scope(node)}.{call_name(node)}".lstrip(".")
 
     def label(self, node: fx.Node) -> str:
@@ -119,8 +119,8 @@ class Calls:
             return {"T": "view", "mT": "view", "data": "view", "values": "other"}.get(str(node.args[1]), "size")
         return "other"
 
-    def _out_of_place(self) -> None:
-        """relu_(x) changes x. What reads x later shall read the result instead, so that calls may change one by one."""
+    def _remove_inplace(self) -> None:
+        """Make in-place calls such as relu_(x) ordinary ones: later readers of x read the result instead."""
         when = {node: i for i, node in enumerate(self.nodes)}
         for node in self.nodes:
             spelled = str(getattr(node.target, "__name__", node.target))
@@ -137,8 +137,8 @@ class Calls:
             else:
                 node.update_kwarg("inplace", False)
 
-    def around(self, node: fx.Node) -> tuple[set[fx.Node], set[fx.Node]]:
-        """The layers that write what arrives here, and the layers that read what leaves."""
+    def adjacent_layers(self, node: fx.Node) -> tuple[set[fx.Node], set[fx.Node]]:
+        """The nearest layers before this call, and the nearest layers after it."""
 
         def nearest(step: Callable[[fx.Node], Iterable[fx.Node]]) -> set[fx.Node]:
             found, seen, todo = set(), {node}, [node]
@@ -151,30 +151,30 @@ class Calls:
 
         return nearest(lambda n: n.all_input_nodes), nearest(lambda n: n.users)
 
-    def back(self, node: fx.Node, kinds: Sequence[str]) -> tuple[list[fx.Node], fx.Node]:
-        """The calls of these kinds that lie directly before `node`, last first, and the node they start from."""
+    def preceding(self, node: fx.Node, kinds: Sequence[str]) -> tuple[list[fx.Node], fx.Node]:
+        """The calls of these kinds directly before `node`, last first, and the node before them."""
         passed, before = [], node.all_input_nodes[0]
         while self.kinds[before] in kinds and before.all_input_nodes:
             passed.append(before)
             before = before.all_input_nodes[0]
         return passed, before
 
-    def read_past(self, reader: fx.Node, kinds: Sequence[str], dropped: Sequence[str]) -> set[fx.Node]:
-        """Let `reader` read what lies before calls of `kinds`, without those of kinds `dropped`; return all of them."""
-        passed, value = self.back(reader, kinds)
+    def bypass(self, reader: fx.Node, kinds: Sequence[str], dropped: Sequence[str]) -> set[fx.Node]:
+        """Let `reader` bypass the calls of the kinds `dropped` among the preceding calls of `kinds`; return these."""
+        passed, value = self.preceding(reader, kinds)
         if not any(self.kinds[node] in dropped for node in passed):
             return set()
-        with self.graph.inserting_before(reader):
+        with self.fx_graph.inserting_before(reader):
             for node in reversed(passed):
                 if self.kinds[node] not in dropped:
                     swap = {node.all_input_nodes[0]: value}
-                    value = self.graph.node_copy(node, lambda n, swap=swap: swap.get(n, n))
+                    value = self.fx_graph.node_copy(node, lambda n, swap=swap: swap.get(n, n))
                     self.kinds[value] = self.kinds[node]
         reader.replace_input_with(passed[0], value)
         return {*passed}
 
     def coordinates(self) -> dict[fx.Node, bool | None]:
-        """Whether what a layer reads, or what any other call returns, is made of coordinates; None for constants."""
+        """Whether the input of a layer, or the result of another call, is coordinates; None for constants."""
         state: dict[fx.Node, bool | None] = {}
         for node in self.nodes:
             inputs = (False if self.kinds[n] == "layer" else state[n] for n in node.all_input_nodes)
@@ -188,7 +188,7 @@ class Calls:
         return state
 
     def shared_parameters(self) -> set[Tensor]:
-        """Parameters of two modules, and those that a forward reads by itself."""
+        """Parameters of two modules, and parameters that a forward reads directly."""
         named = dict(self.root.named_parameters(remove_duplicate=False))
         read = [str(node.target) for node in self.nodes if node.op == "get_attr" and node.users]
         shared: set[Tensor] = {named[name] for name in read if name in named}
@@ -200,7 +200,7 @@ class Calls:
         return shared
 
     def pool(self, node: fx.Node) -> Pool | str | None:
-        """The pool over points that a call is; or, in words, why it is a pool of another kind; or None."""
+        """The pool over points that this call is; or the reason why it is another kind of pool; or None."""
         if isinstance(self.module(node), (MaxPool, MeasuredMax, MeanPool)):
             return Pool(node, node, "mean" if isinstance(self.module(node), MeanPool) else "max", (-2,))
         found: Pool | str | None = None
@@ -210,7 +210,7 @@ class Calls:
         elif call_name(node) in ("max", "amax", "mean"):
             found = self._reduction(node)
         elif call_name(node) in ("scatter_reduce", "index_reduce", "segment_reduce"):
-            found = "over groups of different sizes"
+            found = "pools groups of different sizes"
         return (self._not_over_points(found) or found) if isinstance(found, Pool) else found
 
     def _adaptive_pool(self, node: fx.Node, kind: str, rank: int) -> Pool | str:
@@ -248,12 +248,12 @@ class Calls:
     def _not_over_points(self, pool: Pool) -> str | None:
         source = pool.call.all_input_nodes[0]
         if any(call_name(user) in ARITHMETIC and source in user.all_input_nodes for user in pool.result.users):
-            return "combined with what it is taken of, as in x - x.mean()"
-        passed, base = self.back(pool.call, PASSED)
+            return "combined with its own input, as in x - x.mean()"
+        passed, base = self.preceding(pool.call, TRANSPARENT)
         layer = base.all_input_nodes[0] if self.kinds[base] == "norm" else base
         weight = getattr(self.module(layer), "weight", None)
         if isinstance(weight, Tensor) and not any(self.kinds[node] == "view" for node in passed):
-            places = weight.dim() - 2  # a convolution has its channels in front of these, a linear layer has them last
+            places = weight.dim() - 2  # channels are before these in a convolution, and last in a linear layer
             if {*pool.dims} & ({1, -1 - places} if places else {-1}):
                 return "over channels"
         return None

@@ -1,6 +1,6 @@
-"""Where a foreign network cannot be traced: a tape of one real run on an example.
+"""For networks that cannot be traced: a record of one run on an example.
 
-Its graph is right for that run. It says what the network does, but cannot be run in its place.
+Its graph is valid for that run. It shows the data flow, but cannot replace the network.
 """
 
 import operator
@@ -11,34 +11,35 @@ from torch.fx.node import map_aggregate
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from bipointnet.convert.trace import Followed, Untraceable, copied, leaf_modules, tensors, trace
+from bipointnet.convert.trace import TracedNetwork, Untraceable, copy_unfused, leaf_modules, output_tensors, trace
 from bipointnet.errors import UserError
+from bipointnet.nn.hooks import preserved_modes
 
 
-def follow(model: nn.Module, example: tuple[Any, ...] | None) -> Followed:
-    """Trace `model`, or, if that fails, tape its run on the `example`. The model is left as it is."""
+def trace_or_record(model: nn.Module, example: tuple[Any, ...] | None) -> TracedNetwork:
+    """Trace `model`, or record its run on the `example` if tracing fails. The model is not modified."""
     try:
-        return trace(copied(model), example)
+        return trace(copy_unfused(model), example)
     except Untraceable as obstacle:
         if example is None:
             raise UserError(
-                f"binarize: {type(model).__name__} cannot be followed without data, as {obstacle}; "
-                "expected a forward that takes one way for all inputs; give a batch as example="
+                f"binarize: {type(model).__name__} cannot be traced without data, because {obstacle}; "
+                "expected a forward that takes the same branch for all inputs; give a batch as example="
             ) from obstacle.__cause__
-        return _tape(copied(model), example, str(obstacle))
+        return record(copy_unfused(model), example, str(obstacle))
 
 
-class _Tape(TorchFunctionMode):
-    """Writes down the calls of torch functions and leaf modules, with tensors told apart by identity."""
+class _Recorder(TorchFunctionMode):
+    """Records the calls of torch functions and leaf modules; identifies tensors by id()."""
 
     def __init__(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
         super().__init__()
         self.graph, self.leaves = fx.Graph(), leaf_modules(root)
         self.names = {module: name for name, module in root.named_modules()}
         self.stack: list[str] = []
-        self.running: nn.Module | None = None  # a leaf module
+        self.running: nn.Module | None = None  # the leaf module that is running
         self.nodes: dict[int, fx.Node] = {}
-        self.alive: list[Tensor] = []  # an identity is only unique among living tensors
+        self.alive: list[Tensor] = []  # id() is unique among living objects only
         for i, tensor in enumerate(leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)):
             self._name(tensor, self.graph.placeholder(f"input_{i}"))
         for name, parameter in root.named_parameters():
@@ -83,19 +84,17 @@ class _Tape(TorchFunctionMode):
                     self._name(leaf, self.graph.call_function(operator.getitem, (node, i)))
 
 
-def _tape(root: nn.Module, example: tuple[Any, ...], obstacle: str) -> Followed:
-    modes = {module: module.training for module in root.modules()}
-    root.eval()
-    tape = _Tape(root, example)
-    hooks = [module.register_forward_pre_hook(tape.enter) for module in root.modules()]
-    hooks += [module.register_forward_hook(tape.leave, with_kwargs=True) for module in root.modules()]
+def record(root: nn.Module, example: tuple[Any, ...], obstacle: str) -> TracedNetwork:
+    recorder = _Recorder(root, example)
+    hooks = [module.register_forward_pre_hook(recorder.enter) for module in root.modules()]
+    hooks += [module.register_forward_hook(recorder.leave, with_kwargs=True) for module in root.modules()]
     try:
-        with tape:
-            outputs = tensors(root, example)
+        with preserved_modes(root):
+            root.eval()
+            with recorder:
+                outputs = output_tensors(root, example)
     finally:
         for hook in hooks:
             hook.remove()
-    tape.graph.output([tape.nodes.get(id(tensor)) for tensor in outputs])
-    for module, mode in modes.items():
-        module.training = mode
-    return Followed(root, tape.graph, obstacle)
+    recorder.graph.output([recorder.nodes.get(id(tensor)) for tensor in outputs])
+    return TracedNetwork(root, recorder.graph, obstacle)

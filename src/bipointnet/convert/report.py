@@ -1,4 +1,4 @@
-"""What `binarize` says of what it did."""
+"""The report of `binarize`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from bipointnet.nn.linear import BinaryLinear
 
 
 def bits(module: nn.Module, counted: set[Tensor]) -> int:
-    """Bits of the module's own parameters: 1 a weight of a bi-linear layer, their full width for all others.
+    """Bits of the module's own parameters: 1 per weight of a bi-linear layer, the full width for all others.
 
-    Those in `counted` are left out, and the rest is added to it: modules may share parameters.
+    Parameters in `counted` are skipped, and the others are added to it: modules may share parameters.
     """
     own = {name: p for name, p in module.named_parameters(recurse=False) if p not in counted}
     counted.update(own.values())
@@ -21,10 +21,15 @@ def bits(module: nn.Module, counted: set[Tensor]) -> int:
 
 @dataclass(frozen=True)
 class Row:
-    """One layer, activation, pool or dropout; or the rest of the parameters, such as those of BatchNorm.
+    """One row of a Report: a layer, activation, pool or dropout, or the remaining parameters, such as BatchNorm's.
 
-    name: of the module, or of the module whose forward makes the call and the function. was, now: what it is.
-    why: why it stayed float or as it was, or what else changed. bits_before, bits_after: of its parameters.
+    name: the module; for a function, the calling module and the function. was, now: before and after the conversion.
+    why: why it did not change, or what else changed. bits_before, bits_after: of its parameters.
+
+    Example:
+        >>> network, report = binarize(PointNet(num_classes=40))
+        >>> [row.now for row in report if row.kind == "pool"]
+        ['EntropyMax', 'EntropyMax', 'EntropyMax']
     """
 
     name: str
@@ -38,7 +43,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """Rows in the order in which the network runs, and notes on what could not be seen; print it."""
+    """Rows in execution order, and notes on code that could not be inspected.
+
+    Example:
+        >>> network, report = binarize(PointNet(num_classes=40, tnets=False))
+        >>> report.binarized
+        ['points.0.0', 'pooled.linear', 'head.0.0', 'head.1.0']
+        >>> report.kept
+        {'first.0': "first: reads the network's input", 'last': 'last: no other layer reads it'}
+        >>> text = str(report)  # one line per row, and the totals
+    """
 
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
@@ -56,7 +70,7 @@ class Report:
 
     @property
     def kept(self) -> dict[str, str]:
-        """Names of the layers that did not, and why."""
+        """Names of the layers that stayed float, and why."""
         return {row.name: row.why for row in self.rows if row.kind == "layer" and not row.now.startswith("Binary")}
 
     @property

@@ -1,13 +1,14 @@
-"""Following a foreign network: which calls it makes, in which order, and who reads whose result, as a torch.fx graph.
+"""Tracing a foreign network: its calls, their order and their inputs, as a torch.fx graph.
 
-A trace runs the network on symbols. The graph then holds for every input and can be run in place of the network.
-torch.fx makes it; what real networks need beside is added here:
+A trace runs the network on symbols. The graph is then valid for every input and can replace the forward. torch.fx makes
+the trace; real networks need some additions:
 
-- `self.training` is a symbol of its own, so that F.dropout(x, training=self.training) stays what it is;
-- tensors made for a symbol's size or device (torch.eye(3, device=x.device)) are recorded;
-- a function without layers that cannot be traced (a neighbour search, say) is recorded as one call;
-- arguments that have a default keep it, and `if x.is_cuda` is answered no: tensors made in a forward become buffers;
-- with an example, a branch on a shape goes the example's way, and the network refuses inputs that would go another.
+- `self.training` is a symbol of its own, so that F.dropout(x, training=self.training) keeps working;
+- tensors made for the size or device of a symbol (torch.eye(3, device=x.device)) are recorded;
+- a function without layers that cannot be traced, such as a neighbor search, is recorded as one opaque call;
+- arguments with a default keep it, and `x.is_cuda` is False: tensors made in a forward become buffers;
+- with an example, a branch on a shape is taken as for the example, and the network rejects inputs that would take a
+  different branch.
 """
 
 import copy
@@ -31,34 +32,35 @@ from torch.fx.proxy import Attribute, TraceError
 from torch.utils._pytree import tree_leaves
 
 from bipointnet.errors import UserError
-from bipointnet.nn.fused_pool import fused_layers
+from bipointnet.nn.concat_linear import ConcatLinear
+from bipointnet.nn.fused_pool import PooledLayer, fused_layers
 
 RECTIFIERS = ("elu", "silu", "mish", "hardswish", "softplus")
 MAKERS = ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
 
 
 @dataclass
-class Followed:
-    """What is known of a network.
+class TracedNetwork:
+    """A traced or recorded network.
 
-    root: a copy of the network, whose modules `graph` names. obstacle: why the graph cannot be run in its place, or
-    None. unseen: functions whose inside is not in the graph.
+    root: a copy of the network; `graph` refers to its modules. obstacle: why the graph cannot replace the forward, or
+    None. opaque: functions that the graph contains as one call.
     """
 
     root: nn.Module
     graph: fx.Graph
     obstacle: str | None = None
-    unseen: list[str] = field(default_factory=list)
+    opaque: list[str] = field(default_factory=list)
 
 
 class Untraceable(Exception):
-    """Why a network cannot be traced, in words that end a sentence."""
+    """Why a network cannot be traced, as the end of a sentence."""
 
 
 def is_linear(module: nn.Module) -> bool:
     """Whether the module computes F.linear(x, weight, bias) or a plain convolution, and nothing else.
 
-    Asked of its behaviour, not of its class: torch_geometric's Linear is one, a masked nn.Linear is none.
+    This depends on its behavior, not on its class: torch_geometric's Linear is linear, a masked nn.Linear is not.
     """
     if type(module) in (nn.Linear, nn.Conv1d, nn.Conv2d):
         return True
@@ -72,12 +74,12 @@ def is_linear(module: nn.Module) -> bool:
         with torch.no_grad():
             x = torch.arange(2.0 * weight.shape[1]).cos().to(weight).reshape(2, -1, *[1] * places)
             return torch.equal(module(x), function(x, weight, bias))
-    except Exception:  # whatever it is, it does not take what a linear layer takes
+    except Exception:  # it does not accept the input of a linear layer
         return False
 
 
 def call_name(node: fx.Node) -> str:
-    """What a node calls, the same for torch.relu, F.relu and x.relu_(): "relu"; "" for modules and opaque functions."""
+    """The called function, "relu" for torch.relu, F.relu and x.relu_() alike; "" for modules and opaque functions."""
     if node.op == "call_method":
         return str(node.target).strip("_")
     if node.op == "call_function" and "opaque" not in node.meta:
@@ -90,38 +92,44 @@ def scope(node: fx.Node) -> str:
     return next(reversed(node.meta.get("nn_module_stack") or [""]))
 
 
-def same_way(condition: Any, expected: bool, place: str) -> None:
-    """Stands in a traced network for a branch that was taken on the example's shape."""
+def require_same_branch(condition: Any, expected: bool, place: str) -> None:
+    """Replaces a branch on a shape in a traced network: inputs must take the branch that the example took."""
     if bool(condition) != expected:
         raise UserError(
-            f"binarized network: this input takes another way at {place} than the example did; "
-            "expected inputs of the same kind; binarize again with such a batch as example="
+            f"binarized network: this input takes a different branch at {place} than the example; "
+            "expected inputs of the same kind; binarize again with this batch as example="
         )
 
 
-def copied(model: nn.Module) -> nn.Module:
+def copy_unfused(model: nn.Module) -> nn.Module:
+    """A copy of the network without fused layers, so that their parts are visible."""
     try:
         model = copy.deepcopy(model)
     except Exception as error:
         raise UserError(
-            f"binarize: {type(model).__name__} cannot be copied ({error}); expected a network that copy.deepcopy "
-            "takes; clear tensors that a forward has left on its modules"
+            f"binarize: {type(model).__name__} cannot be copied ({error}), expected a network that copy.deepcopy "
+            "accepts; delete tensors that a forward has stored on its modules"
         ) from error
     for layer in fused_layers(model):
-        layer.fused = False  # its parts are to be seen
+        layer.fused = False
     return model
 
 
 def leaf_modules(root: nn.Module) -> set[nn.Module]:
-    """Modules that are one call: PyTorch's own but for containers, those derived from them, and linear layers."""
+    """Modules that are one call: modules of PyTorch and this library, classes derived from them, and linear layers.
+
+    Containers and fused layers are no leaves: their parts are visible.
+    """
 
     def known(base: type) -> bool:
         home = base.__module__
-        return home.startswith(("torch.nn.modules.", "bipointnet.nn.")) and not home.endswith(
-            (".module", ".container", ".fused_pool", ".concat_linear")
-        )
+        return home.startswith(("torch.nn.modules.", "bipointnet.nn.")) and not home.endswith((".module", ".container"))
 
-    return {m for m in root.modules() if m is not root and (any(map(known, type(m).__mro__)) or is_linear(m))}
+    def leaf(module: nn.Module) -> bool:
+        fused = isinstance(module, (PooledLayer, ConcatLinear))
+        return not fused and (any(map(known, type(module).__mro__)) or is_linear(module))
+
+    return {module for module in root.modules() if module is not root and leaf(module)}
 
 
 class _Tracer(fx.Tracer):
@@ -129,21 +137,21 @@ class _Tracer(fx.Tracer):
         super().__init__()
         self.leaves, self.example = leaves, example
         self.values: dict[fx.Node, Any] = {}  # of the example
-        self.unsure: set[fx.Node] = set()  # whose value the next run may change: training flags, numbers from data
-        self.computing = False  # values, for which modules have to be themselves
+        self.varying: set[fx.Node] = set()  # values that the next run may change: training flags, numbers from data
+        self.evaluating = False  # then modules compute values instead of recording calls
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return m in self.leaves
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        return forward(*args, **kwargs) if self.computing else super().call_module(m, forward, args, kwargs)
+        return forward(*args, **kwargs) if self.evaluating else super().call_module(m, forward, args, kwargs)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: Any) -> Any:
-        return attr_val if self.computing else super().getattr(attr, attr_val, parameter_proxy_cache)
+        return attr_val if self.evaluating else super().getattr(attr, attr_val, parameter_proxy_cache)
 
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
         if not torch.is_grad_enabled():
-            raise TraceError("torch.no_grad() would get lost")
+            raise TraceError("torch.no_grad() would be lost")
         return super().create_node(*args, **kwargs)
 
     def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> Any:
@@ -157,7 +165,7 @@ class _Tracer(fx.Tracer):
             if module not in inside:
                 flag = self.create_proxy("get_attr", f"{name}.training".lstrip("."), (), {})
                 module.__dict__["training"] = flag
-                self.unsure.add(flag.node)
+                self.varying.add(flag.node)
                 self.values[flag.node] = False
         return made
 
@@ -167,24 +175,24 @@ class _Tracer(fx.Tracer):
         if self.example is None:
             return super().to_bool(obj)
         value = self._value(obj.node)
-        if isinstance(value, Tensor) or obj.node in self.unsure:
+        if isinstance(value, Tensor) or obj.node in self.varying:
             return super().to_bool(obj)
-        frame, line = _of_the_user(traceback.walk_stack(None))[0]
+        frame, line = _user_frames(traceback.walk_stack(None))[0]
         place = f"{frame.f_code.co_filename}:{line}"
-        self.create_proxy("call_function", same_way, (obj, bool(value), place), {})
+        self.create_proxy("call_function", require_same_branch, (obj, bool(value), place), {})
         return bool(value)
 
     @torch.no_grad()
     def _value(self, wanted: fx.Node) -> Any:
         """The value of a node on the example."""
-        self.computing = True
+        self.evaluating = True
         with torch.random.fork_rng(devices=[]):
             for node in [node for node in self.graph.nodes if node not in self.values]:
                 self.values[node] = self._run(node)
                 of_data = call_name(node) in ("item", "tolist")
-                if of_data or (not isinstance(self.values[node], Tensor) and self.unsure & {*node.all_input_nodes}):
-                    self.unsure.add(node)
-        self.computing = False
+                if of_data or (not isinstance(self.values[node], Tensor) and self.varying & {*node.all_input_nodes}):
+                    self.varying.add(node)
+        self.evaluating = False
         return self.values[wanted]
 
     def _run(self, node: fx.Node) -> Any:
@@ -198,12 +206,12 @@ class _Tracer(fx.Tracer):
         return target(*args, **kwargs)
 
 
-Place = tuple[dict[str, Any], str]  # a namespace and a name in it
+Location = tuple[dict[str, Any], str]  # a namespace and a name in it
 
 
 @contextmanager
-def _recording(tracer: _Tracer, places: list[Place]) -> Iterator[None]:
-    """Functions at these places become one call of the graph when they are given a symbol."""
+def _functions_recorded(tracer: _Tracer, locations: list[Location]) -> Iterator[None]:
+    """Functions at these locations are recorded as one call if an argument is a symbol."""
 
     def recorder(function: Callable[..., Any], opaque: bool) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -217,7 +225,7 @@ def _recording(tracer: _Tracer, places: list[Place]) -> Iterator[None]:
         return call
 
     makers = [(torch.__dict__, name) for name in MAKERS]
-    originals = [(space, name, space[name]) for space, name in (*makers, *places)]
+    originals = [(space, name, space[name]) for space, name in (*makers, *locations)]
     with ExitStack() as stack:
         for i, (space, name, function) in enumerate(originals):
             stack.callback(space.__setitem__, name, function)
@@ -225,25 +233,25 @@ def _recording(tracer: _Tracer, places: list[Place]) -> Iterator[None]:
         yield
 
 
-def trace(root: nn.Module, example: tuple[Any, ...] | None) -> Followed:
-    """Trace `root`, which is then left in a state of its own; raise Untraceable where that fails."""
+def trace(root: nn.Module, example: tuple[Any, ...] | None) -> TracedNetwork:
+    """Trace `root`, which this modifies; raise Untraceable if it fails."""
     modes = {module: module.training for module in root.modules()}
     versions = {name: buffer._version for name, buffer in root.named_buffers()}
     root.eval()
-    leaves, places, unseen = leaf_modules(root), [], []
+    leaves, locations, opaque = leaf_modules(root), [], []
     parameters = list(inspect.signature(root.forward).parameters.values())[len(example or ()) :]
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty and not isinstance(p.default, Tensor)}
     while True:
         tracer, drawn = _Tracer(leaves, example), _random_state()
         try:
-            with torch.enable_grad(), _recording(tracer, places):
+            with torch.enable_grad(), _functions_recorded(tracer, locations):
                 graph = tracer.trace(root, defaults)
             break
         except Exception as error:
-            name = _take_for_one_call(error, root, leaves, places)
+            name = _make_opaque(error, root, leaves, locations)
             if name is None:
                 raise Untraceable(_reason(error)) from error
-            unseen.append(name)
+            opaque.append(name)
         finally:
             for module in modes:
                 module.__dict__["training"] = False
@@ -255,10 +263,10 @@ def trace(root: nn.Module, example: tuple[Any, ...] | None) -> Followed:
         if node.op == "placeholder" and str(node.target).removesuffix("_1") in defaults:
             node.target = str(node.target).removesuffix("_1")  # torch.fx renames arguments that keep their default
     if example is not None and not _agree(root, graph, example):
-        raise Untraceable("its trace computes something else on the example than the network does")
+        raise Untraceable("its trace and the network differ on the example")
     for module, mode in modes.items():
         module.training = mode
-    return Followed(root, graph, f"its forward changes {stored[0]}" if stored else None, unseen)
+    return TracedNetwork(root, graph, f"its forward changes {stored[0]}" if stored else None, opaque)
 
 
 def _random_state() -> tuple[Any, ...]:
@@ -267,8 +275,8 @@ def _random_state() -> tuple[Any, ...]:
 
 
 @torch.no_grad()
-def tensors(network: nn.Module, example: tuple[Any, ...]) -> list[Tensor]:
-    """All tensors that the network returns for the example, in an order of their own."""
+def output_tensors(network: nn.Module, example: tuple[Any, ...]) -> list[Tensor]:
+    """All tensors in the output of the network for the example, in a fixed order."""
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -276,47 +284,47 @@ def tensors(network: nn.Module, example: tuple[Any, ...]) -> list[Tensor]:
     except Exception as error:
         raise UserError(
             f"binarize: {type(network).__name__} does not run on the example ({type(error).__name__}: {error}); "
-            "expected its inputs, a tensor or a tuple of them"
+            "expected its inputs, as a tensor or a tuple"
         ) from error
     inside = (value for leaf in leaves if hasattr(leaf, "__dict__") for value in tree_leaves(vars(leaf)))
     return [leaf for leaf in (*leaves, *inside) if isinstance(leaf, Tensor)]
 
 
 def _agree(root: nn.Module, graph: fx.Graph, example: tuple[Any, ...]) -> bool:
-    expected = tensors(root, example)
+    expected = output_tensors(root, example)
     try:
-        found = tensors(fx.GraphModule(root, graph).eval(), example)
+        found = output_tensors(fx.GraphModule(root, graph).eval(), example)
     except UserError:
         return False
     return len(found) == len(expected) and all(map(partial(torch.allclose, equal_nan=True), found, expected))
 
 
-def _of_the_user(frames: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:
-    """Frames outside PyTorch and this file, with the lines they are at."""
+def _user_frames(frames: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:
+    """Frames outside PyTorch and this file, with their line numbers."""
     homes = ((frame, line, frame.f_globals.get("__name__", "")) for frame, line in frames)
     return [(frame, line) for frame, line, home in homes if home != __name__ and home.split(".")[0] != "torch"]
 
 
 def _reason(error: BaseException) -> str:
-    said = re.split(r"\.\s|\n", str(error).strip())[0] or type(error).__name__  # its first sentence
-    frames = _of_the_user(traceback.walk_tb(error.__traceback__))
+    message = re.split(r"\.\s|\n", str(error).strip())[0] or type(error).__name__  # its first sentence
+    frames = _user_frames(traceback.walk_tb(error.__traceback__))
     if not frames:
-        return f"torch.fx stops ({said})"
+        return f"torch.fx stops ({message})"
     file, line = frames[-1][0].f_code.co_filename, frames[-1][1]
-    return f"torch.fx stops at {file}:{line}, `{linecache.getline(file, line).strip()}` ({said})"
+    return f"torch.fx stops at {file}:{line}, `{linecache.getline(file, line).strip()}` ({message})"
 
 
-def _take_for_one_call(
-    error: BaseException, root: nn.Module, leaves: set[nn.Module], places: list[Place]
+def _make_opaque(
+    error: BaseException, root: nn.Module, leaves: set[nn.Module], locations: list[Location]
 ) -> str | None:
-    """Find the function or module in which a trace failed and have it recorded as one call; return its name.
+    """Find the function or module in which a trace failed and record it as one call from now on; return its name.
 
-    It is the innermost one of the user's own package, or the first one of a foreign package that is called from there.
-    None if it has layers or calls a rectifier, which must not go unseen, or if that has been tried already.
+    It is the innermost one of the user's own package, or the first one of another package that is called from there.
+    None if it has layers or calls a rectifier, which must stay visible, or if it has been tried before.
     """
     culprit: Any = None
     package = ""
-    frames = [frame for frame, _ in _of_the_user(traceback.walk_tb(error.__traceback__))]
+    frames = [frame for frame, _ in _user_frames(traceback.walk_tb(error.__traceback__))]
     for frame in frames:
         home, name = frame.f_globals.get("__name__", "").split(".")[0], frame.f_code.co_name
         owner, function = frame.f_locals.get("self"), frame.f_globals.get(name)
@@ -334,9 +342,9 @@ def _take_for_one_call(
         tried = culprit in leaves
         leaves.add(culprit)
         return None if tried else type(culprit).__name__
-    known = {(id(space), name) for space, name in places}
+    known = {(id(space), name) for space, name in locations}
     spaces = {id(frame.f_globals): frame.f_globals for frame in frames}.values()
     found = [(space, name) for space in spaces for name, value in space.items() if value is culprit]
     found = [(space, name) for space, name in found if (id(space), name) not in known]
-    places.extend(found)
+    locations.extend(found)
     return culprit.__name__ if found else None

@@ -1,4 +1,7 @@
-"""Backbones. One file each, one row in MODELS each."""
+"""The six backbones, one file and one row in MODELS each; networks that label points; `build`; checkpoints.
+
+May import: config, errors, files, nn.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +16,6 @@ from bipointnet.models.pointconv import PointConvNet
 from bipointnet.models.pointnet import PointNet, vanilla_pointnet
 from bipointnet.models.pointnet2 import PointNet2
 from bipointnet.models.segmentation import PartPointNet, ScenePointNet
-from bipointnet.nn import METHODS, POOLS, BinaryLinear
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "pointnet-vanilla": vanilla_pointnet,
@@ -46,15 +48,25 @@ __all__ = [
 
 
 def build(config: Config, num_classes: int, in_channels: int, categories: int = 0) -> nn.Module:
-    """The untrained network of a configuration; `categories` is for networks that read the category of a cloud."""
+    """The untrained network of a configuration.
+
+    Args:
+        config: task, model, method, pool and variant.
+        num_classes: number of classes, or of parts.
+        in_channels: channels per point.
+        categories: number of categories of the category input, for task "part" only.
+
+    Example:
+        >>> model = build(Config(model="pointnet", method="lsr", pool="ema-max"), num_classes=40, in_channels=3)
+    """
     category_input = {"categories": categories} if config.task == "part" else {}
     make = MODELS[config.model] if config.task == "classify" else SEGMENTERS[config.task][config.model]
     return make(
         num_classes=num_classes,
         in_channels=in_channels,
         **category_input,
-        linear=nn.Linear if config.method == "fp" else BinaryLinear.of(METHODS[config.method]),
-        pool=POOLS[config.pool]() if config.pool else None,
+        linear=config.method,
+        pool=config.pool or None,
         binary_first=config.binary_first,
         binary_last=config.binary_last,
         norm=config.norm,

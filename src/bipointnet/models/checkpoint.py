@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file each, with the facts of the run as JSON in its metadata. Never pickle."""
+"""Checkpoints: safetensors files with the facts of the run (configuration, classes, epoch) as JSON metadata."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ FORMAT = 1
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Write tensors and facts in one step; a kill leaves the file that was there before."""
+    """Write tensors and facts atomically: a killed process leaves the previous file."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_beside(
         path, safetensors.torch.save(tensors, metadata={"bipointnet": json.dumps({"format": FORMAT, **facts})})
@@ -31,17 +31,17 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             facts = json.loads((file.metadata() or {})["bipointnet"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
-        reason = "it is not there" if not path.exists() else f"found {error}"
+        reason = f"found {error}" if path.exists() else "it is not there"
         raise UserError(
-            f"{path}: not a checkpoint of bipointnet ({reason}); expected a file written by `train`"
+            f"{path}: not a checkpoint of bipointnet ({reason}), expected a file written by `bipointnet train`"
         ) from error
     if facts.get("format") != FORMAT:
-        raise UserError(f"{path}: checkpoint format {facts.get('format')!r}; this version reads {FORMAT}")
+        raise UserError(f"{path}: checkpoint format is {facts.get('format')!r}, expected {FORMAT}; train again")
     return tensors, facts
 
 
-def find(run: Path) -> Path:
-    """The checkpoint meant by a run folder (its last epoch) or a checkpoint file."""
+def checkpoint_path(run: Path) -> Path:
+    """The checkpoint file of a run folder (its last epoch), or the checkpoint file itself."""
     return run / "last.safetensors" if run.is_dir() else run
 
 
@@ -52,10 +52,11 @@ def load_run(run: str | Path) -> tuple[nn.Module, dict[str, Any]]:
 
     Example:
         >>> network, facts = bipointnet.load_run("runs/chairs")  # doctest: +SKIP
-        >>> facts["classes"]  # doctest: +SKIP
-        ['chair', 'table']
+        >>> index = network(torch.rand(1, 1024, 3)).logits.argmax().item()  # doctest: +SKIP
+        >>> facts["classes"][index]  # doctest: +SKIP
+        'chair'
     """
-    path = find(Path(run))
+    path = checkpoint_path(Path(run))
     tensors, facts = load(path)
     if "program" in facts:
         raise UserError(
@@ -67,5 +68,8 @@ def load_run(run: str | Path) -> tuple[nn.Module, dict[str, Any]]:
         model = build(config, len(facts["classes"]), facts["channels"], len(facts.get("categories", ())))
         model.load_state_dict(tensors)
     except (KeyError, TypeError, RuntimeError) as error:
-        raise UserError(f"{path}: its tensors do not fit the network it names ({error})") from error
+        raise UserError(
+            f"{path}: the tensors do not fit the network of the configuration ({error}), expected a checkpoint as "
+            "`bipointnet train` wrote it"
+        ) from error
     return model.eval(), facts

@@ -1,6 +1,7 @@
-"""PointCNN (Li et al. 2018): convolutions on neighbours that a learned matrix has put in order; float and 1 bit."""
+"""PointCNN (Li et al. 2018, arXiv:1801.07791): convolutions on neighbors ordered by a learned matrix."""
 
 import math
+from dataclasses import replace
 from typing import Unpack
 
 import torch
@@ -12,21 +13,22 @@ from bipointnet.nn.geometry import farthest_points, gather, nearest
 
 
 class XConv(nn.Module):
-    """The X-convolution over the K neighbours of each point.
+    """The X-convolution over the K neighbors of each point.
 
-        L = lift(offsets)                  (K, hidden): each offset lifted into a space of features
-        X = order(offsets)                 (K, K): a matrix that weighs and permutes the neighbours
+        L = lift(offsets)                  (K, hidden): each offset lifted into a feature space
+        X = order(offsets)                 (K, K): a matrix that weights and permutes the neighbors
         y = out(depthwise(X [L, features]))
 
-    `order` is a linear layer 3 K -> K^2 and two convolutions of K groups, each K -> K; behind the last there is no
-    activation, as X is a matrix of any sign. `depthwise` reads the K neighbours channel by channel. BatchNorm follows
-    every layer, the depthwise one too.
+    `order` is a linear layer 3 K -> K^2 and two convolutions of K groups, each K -> K. The last has no activation,
+    because X has both signs. `depthwise` reads the K neighbors channel by channel. BatchNorm follows every layer, also
+    the depthwise one.
 
     Args:
-        plan: how layers are made; its first layers are those that read offsets.
-        features, outputs: numbers a point, before and after.
-        k, hidden, dilation: every dilation-th of the k * dilation nearest points is a neighbour; clouds with too few
-            repeat the nearest.
+        plan: makes the layers; the layers that read offsets are first layers.
+        features, outputs: channels per point, before and after.
+        k, dilation: every dilation-th of the k * dilation nearest points is a neighbor; with too few points the nearest
+            is repeated.
+        hidden: channels of a lifted offset.
 
     Shapes: xyz (B, N, 3), features (B, N, F) -> (B, N, outputs), without an activation
     """
@@ -36,9 +38,9 @@ class XConv(nn.Module):
         self.k, self.dilation = k, dilation
         channels = features + hidden
         multiplier = math.ceil(outputs / channels)
-        self.lift = plan.mlp([3, hidden, hidden], first=plan.first)
+        self.lift = plan.mlp([3, hidden, hidden], reads="xyz")
         self.order = nn.Sequential(
-            plan.layer(3 * k, k * k, linear=plan.first),
+            plan.layer(3 * k, k * k, reads="geometry"),
             nn.Unflatten(-1, (k, k)),
             plan.grouped_layer(k, k, k),
             nn.Unflatten(-1, (k, k)),
@@ -59,20 +61,25 @@ class XConv(nn.Module):
 class PointCNN(Classifier):
     """PointCNN for classification: (B, N, in_channels) -> Output.
 
-    Four X-convolutions on all points, on 0.375 of them and, the last two, on 0.334 of these. Float in a 1-bit network:
-    the two layers of each X-convolution that read offsets, and the last layer.
+    Four X-convolutions: on all points, on 37.5 % of them, and the last two on 33.4 % of these. Float in a 1-bit
+    network: the two layers of each X-convolution that read offsets, and the last layer.
 
     Args:
         num_classes: number of classes.
         in_channels: channels per point, xyz first.
-        options: linear, pool, binary_first, binary_last, norm, as Blueprint explains them; the pool is a mean unless
-            one is given.
+        options: linear, pool, binary_first, binary_last, norm; see models.blueprint.Options. The default pool is
+            a mean.
+
+    Example:
+        >>> model = PointCNN(num_classes=40, linear="lsr", pool="ema-max")
+        >>> model(torch.rand(2, 256, 3)).logits.shape
+        torch.Size([2, 40])
     """
 
     def __init__(self, num_classes: int, in_channels: int = 3, **options: Unpack[Options]) -> None:
         super().__init__()
-        plan = Blueprint(**options)
-        plan = plan._replace(pool=plan.pool or MeanPool())
+        plan = Blueprint.of("PointCNN", **options)
+        plan = replace(plan, pool=plan.pool or MeanPool())
         self.convs = nn.ModuleList(
             [
                 XConv(plan, in_channels - 3, 48, 8, 32, 1),
@@ -81,17 +88,17 @@ class PointCNN(Classifier):
                 XConv(plan, 192, 384, 16, 256, 2),
             ]
         )
-        self.kept = (0.375, 0.334, 1.0)
+        self.fractions = (0.375, 0.334, 1.0)
         self.activation = plan.activation()
-        self.pool = nn.Sequential(*([] if plan.binary else [nn.ReLU()]), plan.fresh_pool())
-        self.end_with(plan, [384, 256, 128], num_classes)
+        self.pool = nn.Sequential(*([] if plan.binary else [nn.ReLU()]), plan.new_pool())
+        self.add_head(plan, [384, 256, 128], num_classes)
 
     def forward(self, x: Tensor) -> Output:
         xyz, features = x[..., :3], x[..., 3:]
-        for conv, kept in zip(self.convs[:-1], self.kept, strict=True):
+        for conv, fraction in zip(self.convs[:-1], self.fractions, strict=True):
             features = self.activation(conv(xyz, features))
-            if kept < 1:
-                chosen = farthest_points(xyz, max(1, round(kept * xyz.shape[1])))
+            if fraction < 1:
+                chosen = farthest_points(xyz, max(1, round(fraction * xyz.shape[1])))
                 xyz, features = gather(xyz, chosen), gather(features, chosen)
         pooled = self.pool(self.convs[-1](xyz, features))  # (B, 384)
         return Output(self.classify(pooled), pooled)

@@ -1,4 +1,4 @@
-"""The bi-linear layer and the pools for networks that keep channels first: (B, C, N) and (B, C, S, K)."""
+"""The bi-linear layer and the pools for networks with channels first: (B, C, N) and (B, C, S, K)."""
 
 import copy
 from collections.abc import Sequence
@@ -7,22 +7,31 @@ from torch import Tensor, nn
 
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.methods import Method
+from bipointnet.nn.names import as_pool
 
 
 class BinaryConv(BinaryLinear):
-    """A 1x1 convolution in 1 bit: the bi-linear layer on the channels of every place.
+    """A 1x1 convolution in 1 bit: the bi-linear layer on the channels of every position.
 
-    Args: in_features, out_features, method; places, the number of dimensions behind the channels.
+    Args:
+        in_features: input channels.
+        out_features: output channels.
+        method: a Method, or its name in METHODS.
+        places: number of dimensions after the channels, 1 as in Conv1d or 2 as in Conv2d.
     Shapes: (..., in_features, *places) -> (..., out_features, *places).
+
+    Example:
+        >>> BinaryConv(64, 128, "lsr", places=1)(torch.randn(2, 64, 100)).shape
+        torch.Size([2, 128, 100])
     """
 
-    def __init__(self, in_features: int, out_features: int, method: Method, places: int) -> None:
+    def __init__(self, in_features: int, out_features: int, method: Method | str, places: int) -> None:
         super().__init__(in_features, out_features, method)
         self.places = places
 
     def forward(self, x: Tensor) -> Tensor:
         z = super().forward(x.movedim(-1 - self.places, -1)).movedim(-1, -1 - self.places)
-        return z.contiguous()  # as a convolution leaves it: networks call .view() on it
+        return z.contiguous()  # as the output of a convolution is: networks call .view() on it
 
     def calibrate(self, x: Tensor) -> None:
         super().calibrate(x.movedim(-1 - self.places, -1))
@@ -32,29 +41,33 @@ class BinaryConv(BinaryLinear):
 
 
 class PointPool(nn.Module):
-    """A pool of `nn.aggregate` where PyTorch's own stood: over given dimensions, or over windows of the last ones.
+    """A pool of `bipointnet.nn` with the interface of PyTorch's: over given dimensions, or over windows.
 
     Args:
-        pool: (..., N, C) -> (..., C); it is copied, as it may hold a shift.
+        pool: (..., N, C) -> (..., C), or its name in POOLS. It is copied, because it may hold a shift.
         dims, keepdim: pool over these dimensions together, as torch.amax does.
-        window, stride: or over windows of these sizes, as nn.MaxPool1d and nn.MaxPool2d do.
-    Shapes: those of the call it stands for. The pool sees as many elements as are aggregated at that call.
+        window, stride: or pool over windows of these sizes, as nn.MaxPool1d and nn.MaxPool2d do.
+    Shapes: as for the PyTorch function. n of delta(n) is the number of elements that are pooled.
+
+    Example:
+        >>> PointPool("ema-max", dims=(2,))(torch.randn(2, 64, 100)).shape
+        torch.Size([2, 64])
     """
 
     def __init__(
         self,
-        pool: nn.Module,
+        pool: nn.Module | str,
         dims: Sequence[int] = (),
         keepdim: bool = False,
         window: Sequence[int] = (),
         stride: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        self.pool = copy.deepcopy(pool)
+        self.pool = copy.deepcopy(as_pool(pool, "PointPool"))
         self.dims, self.keepdim, self.window, self.stride = tuple(dims), keepdim, tuple(window), tuple(stride)
 
     def forward(self, x: Tensor, window: Sequence[int] = ()) -> Tensor:
-        """`window` is for sizes that are known only when the network runs."""
+        """`window` is for sizes that are known only at run time."""
         dims, window = [d % x.dim() for d in self.dims], tuple(window) or self.window
         gathered = x.movedim(dims, list(range(-len(dims), 0))) if dims else x
         for i, (size, step) in enumerate(zip(window, self.stride or window, strict=True)):

@@ -1,4 +1,4 @@
-"""What a network costs: bytes once deployed, and multiply-adds per cloud, with 1 bit and with floats."""
+"""The cost of a network: bytes when deployed, and multiply-adds per cloud in 1 bit and in floats."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from bipointnet.nn import geometry  # noqa: F401  its operations are counted below
+from bipointnet.nn import geometry  # noqa: F401  registers the operations below
 from bipointnet.nn.fused_pool import in_full
 from bipointnet.nn.hooks import hooked
 from bipointnet.nn.linear import BinaryLinear
 
-# PyTorch counts two operations a multiply-add; the shapes of tensors come in place of the tensors.
+# PyTorch counts two operations per multiply-add, and passes the shapes of tensors instead of tensors.
 DISTANCES = {
     torch.ops.bipointnet.farthest_points: lambda points, count, *rest, **kwargs: 2 * count * points.numel(),
-    torch.ops.bipointnet.nearest: lambda centres, points, *rest, **kwargs: 2 * centres[1] * points.numel(),
+    torch.ops.bipointnet.nearest: lambda centers, points, *rest, **kwargs: 2 * centers[1] * points.numel(),
     torch.ops.bipointnet.density: lambda points, *rest, **kwargs: 2 * points[1] * points.numel(),
 }
 
@@ -22,8 +22,8 @@ DISTANCES = {
 class Operations(NamedTuple):
     """Multiply-adds for one cloud.
 
-    layers: of each linear layer, by name; one_bit: of the bi-linear ones together. float: of all others, and of
-    products of features with each other (T-Nets, X-convolutions, PointConv's sums). distances: between points.
+    layers: per linear layer, by name. one_bit: of all bi-linear layers. float: of all other layers, and of products of
+    features with each other (T-Nets, X-convolutions, PointConv's sums). distances: of distances between points.
     """
 
     layers: dict[str, int]
@@ -34,7 +34,12 @@ class Operations(NamedTuple):
 
 @torch.no_grad()
 def operations(model: nn.Module, points: int, channels: int) -> Operations:
-    """Count what `model` does with a cloud (1, points, channels), step by step as it is written."""
+    """Count the multiply-adds of `model` for one cloud (1, points, channels), without fused layers.
+
+    Example:
+        >>> operations(vanilla_pointnet(num_classes=40, linear="lsr"), points=1024, channels=3).one_bit
+        143261696
+    """
     linears = {name: m for name, m in model.named_modules() if isinstance(m, (nn.Linear, BinaryLinear))}
     layers: dict[str, int] = {}
 
@@ -42,10 +47,10 @@ def operations(model: nn.Module, points: int, channels: int) -> Operations:
         layers[name] = output.numel() * linears[name].weight.shape[1]
 
     cloud = torch.rand(1, points, channels, generator=torch.Generator().manual_seed(0))
-    told = [torch.zeros(1, dtype=torch.int64)] if getattr(model, "categories", 0) else []
+    category = [torch.zeros(1, dtype=torch.int64)] if getattr(model, "categories", 0) else []
     counter = FlopCounterMode(display=False, custom_mapping=DISTANCES)
     with in_full(model), hooked(linears, see), counter:
-        model(cloud.to(next(model.parameters())), *told)
+        model(cloud.to(next(model.parameters())), *category)
     counts = counter.get_flop_counts()["Global"]
     distances = sum(counts.get(op, 0) for op in DISTANCES) // 2
     one_bit = sum(count for name, count in layers.items() if isinstance(linears[name], BinaryLinear))
@@ -55,8 +60,12 @@ def operations(model: nn.Module, points: int, channels: int) -> Operations:
 def deployed_bytes(model: nn.Module) -> int:
     """Bytes of a network with BatchNorm merged into the linear layers.
 
-    A float layer keeps its weights and one bias an output, 4 bytes each. A bi-linear layer keeps 1 bit a weight, and
-    one 4-byte threshold an output: BatchNorm, scale, bias and sign together are a comparison.
+    A float layer has 4 bytes per weight and one 4-byte bias per output. A bi-linear layer has 1 bit per weight and one
+    4-byte threshold per output: BatchNorm, scale, bias and sign together are one comparison.
+
+    Example:
+        >>> deployed_bytes(vanilla_pointnet(num_classes=40))
+        3228320
     """
     total = 0
     for module in model.modules():

@@ -1,8 +1,8 @@
-"""Farthest point sampling on a GPU: one program a cloud, which keeps the cloud in registers for all steps.
+"""Farthest point sampling on a GPU: one program per cloud, which keeps the cloud in registers for all steps.
 
-Each step waits for the one before. As kernels of their own the steps take 20 ms for 512 of 1024 points, most of it
-spent starting them; in one kernel about one. Distances are sums of squares on the grid of `geometry`: integers that
-float64 holds, so no order of summing and no fused multiply-add can change them.
+Each step depends on the previous one. As separate kernels the steps take 20 ms for 512 of 1024 points, mostly launch
+time; as one kernel they take about 1 ms. Distances are sums of squares on the grid of `geometry`: integers that are
+exact in float64, so neither the order of a sum nor a fused multiply-add can change them.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import triton  # pyright: ignore[reportMissingImports]  it comes with PyTorch fo
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
-MOST_POINTS = 8192  # what registers hold
+MAX_POINTS = 8192  # that fit in registers
 
 
 @triton.jit
@@ -36,7 +36,7 @@ def _sample(cloud, start, picks, gaps, total, count, SLOTS: tl.constexpr):
 
 
 def sample(cloud: Tensor, start: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The steps after the first: places of the chosen points, and how far each was from those before it.
+    """The steps after the first: indices of the chosen points, and their distances from the points chosen before.
 
     Shapes: cloud (B, N, 3) float64, start (B,) int64 -> picks (B, count) int64, gaps (B, count) float64
     """
@@ -49,5 +49,5 @@ def sample(cloud: Tensor, start: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return picks, gaps
 
 
-def takes(cloud: Tensor) -> bool:
-    return cloud.is_cuda and cloud.shape[2] == 3 and cloud.shape[1] <= MOST_POINTS
+def supports(cloud: Tensor) -> bool:
+    return cloud.is_cuda and cloud.shape[2] == 3 and cloud.shape[1] <= MAX_POINTS

@@ -1,14 +1,14 @@
-"""linear -> BatchNorm -> max over points, without normalising what the maximum throws away.
+"""linear -> BatchNorm -> max over points, without normalizing values that the maximum discards.
 
-The layer in front of a max pool is the widest of a network, and of its R x M outputs the pool keeps one a cloud and
-channel. BatchNorm is a rising or falling line in each channel, so it may be applied after the maximum, or, where it
-falls, after the minimum. And the statistics it needs follow from the K inputs of the linear layer alone: for rows a of
-mean m and covariance S, the output z = s w.a + b has
+The layer in front of a max pool is the widest of a network, and the pool keeps one of its outputs per cloud and
+channel. BatchNorm is a rising or falling line in each channel, so it may be applied after the maximum, or after the
+minimum if it falls. Its statistics follow from the K inputs of the linear layer alone: for rows a with mean m and
+covariance S, the output z = s w.a + b has
 
     mean(z) = s w.m + b        var(z) = s^2 w^T S w
 
-so the forward pass is one product and one maximum, and the backward pass touches only the rows that won. The result is
-that of the three layers one after the other, up to rounding in training, and exactly in evaluation.
+So the forward pass is one product and one maximum, and the backward pass reads only the rows with a maximum. The result
+is the result of the three separate layers up to rounding.
 """
 
 from collections.abc import Iterator
@@ -19,37 +19,41 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bipointnet.nn.calibrate import Calibrated
 from bipointnet.nn.concat_linear import ConcatLinear
+from bipointnet.nn.hooks import preserved_modes
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.pools import MaxPool
 from bipointnet.nn.product import EXACT_IN_HALF
 
 EXACT_IN_SINGLE = 2**24
-MANY_WINNERS = 128  # of so few points nearly each wins a channel: on a GPU a product is faster than sums of rows
+MANY_WINNERS = 128  # among so few points nearly each has a maximum: on a GPU a product is faster than sums of rows
 
 
 def _peak(a: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest product of each cloud and channel, and the first point that attains it: two (B, M)."""
+    """The largest product per cloud and channel, and the first point that attains it: two (B, M)."""
     return (a @ w.T).max(dim=1)
 
 
 def _integer_peak(a: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    """The same for a and w of +-1, with the point's number in the low digits of one number.
+    """The same for a and w of +-1, with the index i of the point in the low digits of a key.
 
-    z N + (N - 1 - i) orders points by z, then by smallest i, and one more input computes it within the product. A
-    maximum without indices is several times faster on a CPU.
+    The key z N + (N - 1 - i) orders points by z, then by smallest i. One additional input makes the product compute
+    it. A maximum without indices is several times faster on a CPU.
     """
     points = a.shape[1]
-    number = torch.arange(points - 1, -1, -1, dtype=a.dtype).reshape(1, -1, 1).expand(len(a), -1, 1)
-    keys = torch.cat([a * points, number], dim=2) @ torch.cat([w, w.new_ones(len(w), 1)], dim=1).T  # (B, N, M)
+    index = torch.arange(points - 1, -1, -1, dtype=a.dtype).reshape(1, -1, 1).expand(len(a), -1, 1)
+    keys = torch.cat([a * points, index], dim=2) @ torch.cat([w, w.new_ones(len(w), 1)], dim=1).T  # (B, N, M)
     best = keys.amax(dim=1)
     values = (best / points).floor()
     return values, (points - 1 - (best - values * points)).long()
 
 
 def _gather_gradients(a: Tensor, w: Tensor, winners: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of a and w as weighted sums of few rows: of the channels that a row of a has won, for that row, and of
-    the winning rows of a, for each channel. embedding_bag sums them without laying them out first.
+    """Gradients of a and w as weighted sums of few rows.
+
+    A row of a sums over the channels where it has the maximum; a channel of w sums over the rows with the maximum.
+    embedding_bag sums without gathering the rows first.
     """
     clouds, points, inputs = a.shape
     rows = winners + torch.arange(0, clouds * points, points, device=a.device).unsqueeze(1)  # (B, M)
@@ -61,11 +65,11 @@ def _gather_gradients(a: Tensor, w: Tensor, winners: Tensor, g: Tensor) -> tuple
 
 
 def _multiply_gradients(a: Tensor, w: Tensor, winners: Tensor, g: Tensor, small: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The same as products with the gradient of all a . w^T, which is zero but for the winners."""
-    spread = g.new_zeros(*a.shape[:2], len(w), dtype=small)
-    spread.scatter_(1, winners.unsqueeze(1), g.unsqueeze(1).to(small))  # (B, N, M)
-    grad_w = spread.flatten(0, 1).T @ a.flatten(0, 1).to(small)
-    return (spread @ w.to(small)).to(a.dtype), grad_w.to(w.dtype)
+    """The same as products with the gradient of a . w^T, which is zero except at the maxima."""
+    dense = g.new_zeros(*a.shape[:2], len(w), dtype=small)
+    dense.scatter_(1, winners.unsqueeze(1), g.unsqueeze(1).to(small))  # (B, N, M)
+    grad_w = dense.flatten(0, 1).T @ a.flatten(0, 1).to(small)
+    return (dense @ w.to(small)).to(a.dtype), grad_w.to(w.dtype)
 
 
 class _PeakProduct(torch.autograd.Function):
@@ -74,7 +78,7 @@ class _PeakProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, w: Tensor, binary: bool) -> Tensor:
         if binary and a.is_cuda and a.shape[2] <= EXACT_IN_HALF:
-            values, winners = _peak(a.half(), w.half())  # halves what a GPU has to move
+            values, winners = _peak(a.half(), w.half())  # half the memory traffic of a GPU
         elif binary and not a.is_cuda and (a.shape[2] + 1) * a.shape[1] < EXACT_IN_SINGLE:
             values, winners = _integer_peak(a, w)
         else:
@@ -109,12 +113,22 @@ class _SecondMoment(torch.autograd.Function):
         return (a.to(torch.bfloat16) @ g).to(grads[0].dtype)
 
 
-class PooledLayer(nn.Module):
-    """pool(activation(norm(linear(x)))): (..., N, K) -> (..., M), of points or of the neighbours of each point.
+class PooledLayer(nn.Module, Calibrated):
+    """pool(activation(norm(linear(x)))): (..., N, K) -> (..., M), over points or over the neighbors of each point.
 
-    Args: linear; norm, a BatchNorm or None; activation, increasing, or None; pool.
-    `forward` also takes how many of the N are true neighbours (...), where not all are.
-    Set `fused` to False to have every step computed in full, as forward hooks on them need.
+    Args:
+        linear: nn.Linear or BinaryLinear.
+        norm: a BatchNorm, or None.
+        activation: an increasing function, or None.
+        pool: a pool of `bipointnet.nn`.
+    `forward` also takes `counts` (...), the number of true neighbors among the N.
+
+    Set `fused` to False to run every step by itself, which forward hooks on them need.
+
+    Example:
+        >>> layer = PooledLayer(BinaryLinear(128, 1024, "lsr"), PointNorm(1024), None, EntropyMax())
+        >>> layer(torch.randn(8, 100, 128)).shape
+        torch.Size([8, 1024])
     """
 
     def __init__(
@@ -129,7 +143,7 @@ class PooledLayer(nn.Module):
             self.linear.calibrate(x)
 
     def forward(self, x: Tensor, counts: Tensor | None = None) -> Tensor:
-        # A scale a point makes the product a float: nothing is gained, and its bits would round otherwise.
+        # A scale per point makes the product a float: fusing gains nothing, and rounding could change bits.
         scaled = isinstance(self.linear, BinaryLinear) and self.linear.method.scales_points
         if self.fused and self.norm is not None and isinstance(self.pool, MaxPool) and not scaled:
             return self._after_maximum(x, self.norm) - self.pool.shift(x, counts)
@@ -157,15 +171,15 @@ class PooledLayer(nn.Module):
     def _statistics(
         norm: nn.BatchNorm1d, a: Tensor, w: Tensor, scale: Tensor, bias: Any, binary: bool
     ) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the layer's output over the batch; the running ones move towards them."""
+        """Mean and variance of the layer's output over the batch; updates the running statistics."""
         rows = a.reshape(-1, a.shape[-1])
         middle = rows.mean(dim=0)  # (K,)
         if binary and rows.is_cuda:
             moment: Any = _SecondMoment.apply(rows)
             covariance = moment / len(rows) - middle.outer(middle)
         else:
-            centred = rows - middle
-            covariance = centred.T @ centred / len(rows)  # (K, K)
+            centered = rows - middle
+            covariance = centered.T @ centered / len(rows)  # (K, K)
         mean = scale * (w @ middle) + bias  # (M,)
         variance = scale**2 * ((w @ covariance) * w).sum(dim=1)
         with torch.no_grad():
@@ -176,21 +190,30 @@ class PooledLayer(nn.Module):
 
 
 def fused_layers(model: nn.Module) -> list[PooledLayer | ConcatLinear]:
-    """Those that are computed step by step, where hooks on their parts are called, once `fused` is False."""
+    """The layers with an attribute `fused`. With `fused = False`, forward hooks on their parts are called."""
     return [module for module in model.modules() if isinstance(module, (PooledLayer, ConcatLinear))]
 
 
 @contextmanager
 def in_full(model: nn.Module) -> Iterator[None]:
-    """Evaluating mode, with every fused layer computed step by step so that hooks see its parts; then all as before."""
+    """Eval mode, with every fused layer computed step by step so that hooks on its parts are called.
+
+    At the end every module has its own mode back.
+
+    Example:
+        >>> model = vanilla_pointnet(num_classes=40, linear="lsr", pool="ema-max")
+        >>> with in_full(model), hooked({"head": model.head}, lambda name, module, x, output: print(x.shape)):
+        ...     output = model(torch.rand(2, 100, 3))
+        torch.Size([2, 1024])
+    """
     layers = fused_layers(model)
-    before, training = [layer.fused for layer in layers], model.training
-    for layer in layers:
-        layer.fused = False
-    model.eval()
+    before = [layer.fused for layer in layers]
     try:
-        yield
+        with preserved_modes(model):
+            for layer in layers:
+                layer.fused = False
+            model.eval()
+            yield
     finally:
         for layer, fused in zip(layers, before, strict=True):
             layer.fused = fused
-        model.train(training)

@@ -1,49 +1,49 @@
-"""Point operations: farthest points, nearest neighbours, balls, interpolation, density.
+"""Point operations: farthest points, nearest neighbors, balls, interpolation, density.
 
-All take clouds (B, N, C), in any order of the points, and give the same answer on every device. Floating-point sums do
-neither: they depend on the order of their terms, on fused multiply-adds, on how a matrix product is cut into blocks. So
-distances are measured on a grid, where every sum is exact and nothing is left to depend on:
+All take clouds (B, N, C). The result depends neither on the order of the points nor on the device. Floating-point sums
+depend on both: on the order of their terms, on fused multiply-adds, on the blocks of a matrix product. So distances are
+measured on a grid, where every sum is exact:
 
-    x -> round((x - low) * 2^q / size)    low: the least value of each channel; size: the next power of two above the
+    x -> round((x - low) * 2^q / size)    low: the minimum of each channel; size: the next power of two above the
                                           cloud's largest extent
 
 is an integer in 0..2^q, and each partial sum of |a|^2 + |b|^2 - 2 <a, b> is an integer of at most 2 C 2^(2q). With
-2q + 1 + log2 C <= 53 float64 holds them all, and a matrix product in float64 gives the distances of the grid's points
-to the last bit: 0 for identical points, the same for equal lengths. The grid is as fine as float32 is near the rim of
-the cloud: q = 25 for 3 channels, 23 for 64. Points closer than its step count as coincident; coordinates that lie on a
-coarser grid of powers of two (voxels, counts of bits) are not moved at all.
+2q + 1 + log2 C <= 53 all of them are exact in float64, and a matrix product in float64 gives exact distances between
+grid points: 0 for identical points, the same for equal lengths. The grid is as fine as float32 is at the edge of the
+cloud: q = 25 for 3 channels, 23 for 64. Points closer than one step count as coincident. Coordinates on a coarser grid
+of powers of two (voxels, counts of bits) do not move at all.
 
-Of equal distances the point with the lexicographically smaller coordinates wins (x, then y, then z; in a space of
-features, channel after channel). Points with all coordinates equal go by index, so a permuted cloud gives the same
-coordinates. Farthest points and neighbours are found on the cloud sorted in this way, where ties go to the first.
+Among equal distances the point with the lexicographically smaller coordinates comes first (x, then y, then z; in a
+feature space, channel by channel). Points with equal coordinates are ordered by index, so a permuted cloud gives the
+same coordinates. The search runs on the cloud sorted in this order, where ties go to the first.
 
-The operations that choose points are opaque to torch.compile (a loop of 512 steps would be unrolled otherwise) and give
-no gradients to coordinates; features that are gathered or interpolated have theirs.
+The operations that choose points are opaque to torch.compile, which would unroll their loops of 512 steps. They give no
+gradients to coordinates; gathered and interpolated features have gradients.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.library import custom_op
 
-# Distances held at once, 8 bytes each: 8 MiB, and on a GPU 2 GiB, where every block waits for the start of its kernels.
-# Choosing the k nearest of N adds 2 k / N times that. All else is linear in inputs and outputs. A row of distances is
-# never cut: with B * N above this number, one row a cloud at once.
+# Distances in memory at once, 8 bytes each: 8 MiB, and on a GPU 2 GiB, where every block waits for kernel launches.
+# Choosing the k nearest of N adds 2 k / N times that. All other memory is linear in inputs and outputs. A row of
+# distances is never split: with B * N above this number, there is one row per cloud at once.
 PAIRS = {"cpu": 2**20, "cuda": 2**28}
 
 # Squares of the distances must not overflow float32.
 LARGEST = 1e15
 
 
-class Neighbours(NamedTuple):
-    """Neighbours of M centres, the nearest first; after the true ones the nearest is repeated.
+class Neighbors(NamedTuple):
+    """Neighbors of M centers, the nearest first; after the true neighbors the nearest is repeated.
 
     Shapes: indices (B, M, k) int64, into the points; squares (B, M, k) float32, squared distances; counts (B, M) int64,
-    how many are true neighbours, which is the n of delta(n) for a pool over them.
+    the number of true neighbors, which is the n of delta(n) for a pool over them.
     """
 
     indices: Tensor
@@ -67,12 +67,12 @@ def farthest_points(points: Tensor, count: int) -> Tensor:
 
         p_i = argmax over p of min over j < i of |p - p_j|^2
 
-    No point is taken twice: once only copies of taken points are left, these follow in lexicographic order. The
-    centroid is rounded to the grid.
+    No point is chosen twice: when only copies of chosen points remain, they follow in lexicographic order. The centroid
+    is rounded to the grid.
 
     Args:
         points: the clouds, finite.
-        count: how many points to take, at most N.
+        count: number of points to choose, at most N.
 
     Shapes: points (B, N, C) -> index (B, count) int64, in the order of the sampling
     """
@@ -82,26 +82,26 @@ def farthest_points(points: Tensor, count: int) -> Tensor:
             f"farthest_points: count = {count} of {points.shape[1]} points, expected 1 to {points.shape[1]}; ask for "
             f"min(count, {points.shape[1]})"
         )
-    return _farthest_points(points.detach(), count)
+    return FARTHEST_POINTS(points.detach(), count)
 
 
-def nearest(centres: Tensor, points: Tensor, k: int, dilation: int = 1, ties: Tensor | None = None) -> Neighbours:
-    """The k nearest points of each centre, or every d-th of the k d nearest, in space or in a space of features.
+def nearest(centers: Tensor, points: Tensor, k: int, dilation: int = 1, ties: Tensor | None = None) -> Neighbors:
+    """The k nearest points of each center, or every d-th of the k d nearest, in space or in a feature space.
 
-    A centre that is a point of the cloud is its own first neighbour, or has a copy of itself there. With fewer than
-    k d points the nearest is repeated and counts are min(k, ceil(N / d)).
+    A center that is a point of the cloud is its own first neighbor, or a copy of it is. With fewer than k d points the
+    nearest is repeated and counts are min(k, ceil(N / d)).
 
     Args:
-        centres: where neighbours are wanted; may be the points themselves.
-        points: the clouds neighbours are taken from.
-        k: how many neighbours.
+        centers: positions whose neighbors are searched; may be the points themselves.
+        points: the clouds in which neighbors are searched.
+        k: number of neighbors.
         dilation: d; 1 takes the k nearest, 2 the 1st, 3rd, 5th, ...
-        ties: what decides between equal distances; the points themselves unless given. In a space of features the
-            coordinates these belong to sort faster.
+        ties: coordinates that decide between equal distances; the points themselves by default. In a feature space,
+            sorting by the coordinates of the points is faster.
 
-    Shapes: centres (B, M, C), points (B, N, C), ties (B, N, D) -> Neighbours of (B, M, k)
+    Shapes: centers (B, M, C), points (B, N, C), ties (B, N, D) -> Neighbors of (B, M, k)
     """
-    _check_shapes("nearest", centres, points)
+    _check_shapes("nearest", centers, points)
     if k < 1 or dilation < 1:
         raise ValueError(f"nearest: k = {k}, dilation = {dilation}, expected both to be at least 1")
     ties = points if ties is None else ties
@@ -109,57 +109,57 @@ def nearest(centres: Tensor, points: Tensor, k: int, dilation: int = 1, ties: Te
         raise ValueError(
             f"nearest: ties are {tuple(ties.shape)}, expected one row for each of {tuple(points.shape[:2])}"
         )
-    index, square = _nearest(centres.detach(), points.detach(), ties.detach(), min(k * dilation, points.shape[1]))
+    index, square = NEAREST(centers.detach(), points.detach(), ties.detach(), min(k * dilation, points.shape[1]))
     index, square = index[..., ::dilation], square[..., ::dilation]
     found = index.shape[2]
     if found < k:
         index = torch.cat([index, index[..., :1].expand(-1, -1, k - found)], dim=-1)
         square = torch.cat([square, square[..., :1].expand(-1, -1, k - found)], dim=-1)
-    return Neighbours(index, square, torch.full_like(index[..., 0], found))
+    return Neighbors(index, square, torch.full_like(index[..., 0], found))
 
 
-def ball(centres: Tensor, points: Tensor, radius: float, limit: int) -> Neighbours:
-    """The points with |p - centre| <= radius; of more than `limit` the nearest are kept.
+def ball(centers: Tensor, points: Tensor, radius: float, limit: int) -> Neighbors:
+    """The points with |p - center| <= radius, at most the `limit` nearest.
 
-    A ball without any point is filled with the nearest point outside, its count is 0; a centre that is a point of the
-    cloud always has one. The comparison is made on squares in float32.
+    An empty ball is filled with the nearest point outside and its count is 0; the ball around a point of the cloud is
+    never empty. Squares are compared in float32.
 
     Args:
-        centres: centres of the balls.
-        points: the clouds neighbours are taken from.
+        centers: centers of the balls.
+        points: the clouds in which neighbors are searched.
         radius: of all balls.
-        limit: how many neighbours at most, the k of the shapes.
+        limit: maximum number of neighbors, the k of the shapes.
 
-    Shapes: centres (B, M, C), points (B, N, C) -> Neighbours of (B, M, limit)
+    Shapes: centers (B, M, C), points (B, N, C) -> Neighbors of (B, M, limit)
     """
     if not 0 < radius < math.inf:
         raise ValueError(f"ball: radius = {radius}, expected a positive number")
-    index, square, found = nearest(centres, points, limit)
-    # (B, M, k); sorted by distance, so those within the radius come first
+    index, square, found = nearest(centers, points, limit)
+    # (B, M, k); sorted by distance, so points within the radius come first
     place = torch.arange(limit, device=index.device)
     inside = (square <= square.new_full((), radius * radius)) & (place < found[..., None])
     index = torch.where(inside, index, index[..., :1])
     square = torch.where(inside, square, square[..., :1])
-    return Neighbours(index, square, inside.sum(dim=-1))
+    return Neighbors(index, square, inside.sum(dim=-1))
 
 
-def three_nearest(centres: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-    """The three nearest points of each centre and their weights, inverse to the squared distance.
+def three_nearest(centers: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """The three nearest points of each center and their weights, inverse to the squared distance.
 
         w_i = (1 / d_i) / (1 / d_1 + 1 / d_2 + 1 / d_3)    d: squared distances
 
-    in the limit where a centre coincides with points: these share the weight, the others have none. No constant guards
-    against division by zero, so the weights do not depend on the unit of length. Clouds of one or two points weight
-    those; the repeated ones have weight 0.
+    If a center coincides with points, they share the weight and the others have none, which is the limit of the
+    formula. No constant guards against division by zero, so the weights do not depend on the unit of length. In clouds
+    of one or two points, repeated points have weight 0.
 
     Args:
-        centres: where values are wanted.
-        points: where values are known.
+        centers: positions without values.
+        points: positions with values.
 
-    Shapes: centres (B, M, C), points (B, N, C) -> index (B, M, 3) int64, weight (B, M, 3) float32, constants
+    Shapes: centers (B, M, C), points (B, N, C) -> index (B, M, 3) int64, weight (B, M, 3) float32, constants
     """
-    index, square, count = nearest(centres, points, 3)
-    # Multiplied by d_1, the smallest, all are within 0..1.
+    index, square, count = nearest(centers, points, 3)
+    # Multiplied by d_1, the smallest, all terms are within 0..1.
     weight = torch.where(square > 0, square[..., :1] / square, 1.0)
     weight = torch.where(torch.arange(3, device=index.device) < count[..., None], weight, 0.0)
     return index, weight / (weight[..., :1] + weight[..., 1:2] + weight[..., 2:])
@@ -174,14 +174,13 @@ def interpolate(features: Tensor, index: Tensor, weight: Tensor) -> Tensor:
 
 
 def density(points: Tensor, bandwidth: float) -> Tensor:
-    """Gaussian kernel density at each point, itself included.
+    """Gaussian kernel density at each point, including the point itself.
 
         rho_i = 1 / (N h sqrt(2 pi)) * sum over j of exp(-|p_i - p_j|^2 / (2 h^2))
 
-    A normal density of the distance, as PointConv uses it (with 2.5 for sqrt(2 pi)); it is positive, and its constant
-    cancels where densities are compared. Each term is rounded to a multiple of 2^-30, so that the sum is exact and the
-    order of the points does not matter; devices differ by their exp, below the last digit of float32 but for rare
-    roundings.
+    A normal density of the distance, as in PointConv (which has 2.5 for sqrt(2 pi)). It is positive, and its constant
+    cancels when densities are compared. Each term is rounded to a multiple of 2^-30, so the sum is exact and the order
+    of the points does not matter. Devices differ in their exp, which rarely changes the last digit of float32.
 
     Args:
         points: the clouds.
@@ -192,25 +191,25 @@ def density(points: Tensor, bandwidth: float) -> Tensor:
     _check_shapes("density", points, points)
     if not 0 < bandwidth < math.inf:
         raise ValueError(f"density: bandwidth = {bandwidth}, expected a positive number")
-    return _density(points.detach(), float(bandwidth))
+    return DENSITY(points.detach(), float(bandwidth))
 
 
-def _check_shapes(operation: str, centres: Tensor, points: Tensor) -> None:
-    for name, x in (("points", points), ("centres", centres)):
+def _check_shapes(operation: str, centers: Tensor, points: Tensor) -> None:
+    for name, x in (("points", points), ("centers", centers)):
         if x.dim() != 3 or 0 in x.shape:
             raise ValueError(f"{operation}: {name} are {tuple(x.shape)}, expected (clouds, points, channels), none 0")
-    if centres.shape[0] != points.shape[0] or centres.shape[2] != points.shape[2]:
+    if centers.shape[0] != points.shape[0] or centers.shape[2] != points.shape[2]:
         raise ValueError(
-            f"{operation}: centres are {tuple(centres.shape)} and points {tuple(points.shape)}, expected the same "
+            f"{operation}: centers are {tuple(centers.shape)} and points {tuple(points.shape)}, expected the same "
             "number of clouds and of channels"
         )
 
 
 def _check_values(operation: str, **clouds: Tensor) -> None:
-    """ValueError with the place of the first NaN, infinity or number whose square would be one.
+    """ValueError with the index of the first NaN, infinity or number whose square would overflow.
 
-    One pass over the coordinates and, on a GPU, one wait for it; while a CUDA graph is recorded there is nothing to
-    wait for, the warm-up run before it has looked.
+    One pass over the coordinates and, on a GPU, one synchronization. While a CUDA graph is recorded there is no check;
+    the warm-up run before it has checked.
     """
     for name, x in clouds.items():
         if x.is_cuda and torch.cuda.is_current_stream_capturing():
@@ -258,29 +257,29 @@ def _right(b: Tensor) -> Tensor:
 
 
 def _blocks(left: Tensor, right: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Squared distances in steps of the grid, a block (B, rows, N) after the other, each in the memory of the last.
+    """Squared distances in steps of the grid, one block (B, rows, N) at a time, all in the same memory.
 
-    (Memory freed and taken anew is not always given the same place: for 50,000 points the heap grew to all distances.)
+    (Freeing and allocating a block does not always reuse memory: for 50,000 points the heap grew to all distances.)
     """
-    clouds, centres, _ = left.shape
+    clouds, centers, _ = left.shape
     total = right.shape[2]
-    at_once = min(centres, max(1, PAIRS[left.device.type] // (clouds * total)))
+    at_once = min(centers, max(1, PAIRS[left.device.type] // (clouds * total)))
     memory = left.new_empty(clouds * at_once * total)
-    for start in range(0, centres, at_once):
-        rows = slice(start, min(start + at_once, centres))
+    for start in range(0, centers, at_once):
+        rows = slice(start, min(start + at_once, centers))
         block = memory[: clouds * (rows.stop - start) * total].view(clouds, -1, total)
         yield rows, torch.bmm(left[:, rows], right, out=block)
 
 
 def _steps(cloud: Tensor, start: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Places of the chosen points of a sorted cloud on the grid, and how far each was from those before it.
+    """Indices of the chosen points of a sorted cloud, and their squared distances from the points chosen before.
 
     Shapes: cloud (B, N, C), start (B, 1, 1) -> picks (B, count), gaps (B, count), the first of them infinite
     """
     if cloud.is_cuda and find_spec("triton"):
         from bipointnet.nn import farthest_gpu
 
-        if farthest_gpu.takes(cloud):
+        if farthest_gpu.supports(cloud):
             return farthest_gpu.sample(cloud, start.flatten(), count)
     left, right = _left(cloud), _right(cloud)  # (B, N, C + 2), (B, C + 2, N)
     gaps = cloud.new_full((count, *start.shape), math.inf)
@@ -290,11 +289,10 @@ def _steps(cloud: Tensor, start: Tensor, count: int) -> tuple[Tensor, Tensor]:
     for last, nxt, far in zip(picks[:-1], picks[1:], gaps[1:], strict=True):
         torch.bmm(left.gather(1, last.expand(-1, -1, left.shape[2])), right, out=square)
         torch.minimum(gap, square, out=gap)
-        torch.max(gap, dim=2, keepdim=True, out=(far, nxt))  # of equal values the first
+        torch.max(gap, dim=2, keepdim=True, out=(far, nxt))  # the first of equal values
     return picks[:, :, 0, 0].T, gaps[:, :, 0, 0].T
 
 
-@custom_op("bipointnet::farthest_points", mutates_args=())
 def _farthest_points(points: Tensor, count: int) -> Tensor:
     _check_values("farthest_points", points=points)
     clouds, total, _ = points.shape
@@ -304,7 +302,7 @@ def _farthest_points(points: Tensor, count: int) -> Tensor:
     start = torch.bmm(_left(centroid), _right(cloud)).argmax(dim=2, keepdim=True)  # (B, 1, 1)
     chosen, gaps = _steps(cloud, start, count)
     distinct = gaps > 0  # (B, count)
-    # Where the gap is 0 all that is left coincides with what is chosen: take what is not, in order.
+    # Where the gap is 0, all remaining points coincide with chosen ones: choose the remaining points in order.
     taken = torch.zeros(clouds, total + 1, dtype=torch.bool, device=points.device)
     taken.scatter_(1, torch.where(distinct, chosen, total), True)
     copies = taken[:, :total].to(torch.uint8).argsort(dim=1, stable=True)
@@ -312,25 +310,23 @@ def _farthest_points(points: Tensor, count: int) -> Tensor:
     return order.gather(1, torch.where(distinct, chosen, copies.gather(1, turn.clamp_min(0))))
 
 
-@_farthest_points.register_fake
-def _(points: Tensor, count: int) -> Tensor:
+def _farthest_points_shape(points: Tensor, count: int) -> Tensor:
     return points.new_empty(points.shape[0], count, dtype=torch.int64)
 
 
-@custom_op("bipointnet::nearest", mutates_args=())
-def _nearest(centres: Tensor, points: Tensor, ties: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _nearest(centers: Tensor, points: Tensor, ties: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k <= N nearest, nearest first: index (B, M, k), square (B, M, k)."""
-    _check_values("nearest", centres=centres, points=points, ties=ties)
+    _check_values("nearest", centers=centers, points=points, ties=ties)
     clouds, total, _ = points.shape
     order = _lexicographic(ties)
-    (around, cloud), step = _grid(centres, gather(points, order))
+    (around, cloud), step = _grid(centers, gather(points, order))
     left, right = _left(around), _right(cloud)
-    # Numbers >= 0 compare as their bits do. The last bits of a distance make room for the place of the point in the
+    # Floats >= 0 compare like their bits. The last bits of a distance are replaced by the position of the point in the
     # sorted cloud: keys are distinct, so the k smallest are well defined. 1024 points leave 42 bits after the leading
     # one.
     place = torch.arange(total, device=points.device)
     room = (1 << (total - 1).bit_length()) - 1
-    key = place.new_empty(clouds, centres.shape[1], k)
+    key = place.new_empty(clouds, centers.shape[1], k)
     for rows, square in _blocks(left, right):
         block = square.view(torch.int64).bitwise_and_(~room).bitwise_or_(place)
         key[:, rows] = block.topk(k, largest=False).values
@@ -338,13 +334,11 @@ def _nearest(centres: Tensor, points: Tensor, ties: Tensor, k: int) -> tuple[Ten
     return order.gather(1, (key & room).flatten(1)).view(key.shape), square.float()
 
 
-@_nearest.register_fake
-def _(centres: Tensor, points: Tensor, ties: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    shape = (*centres.shape[:2], k)
-    return centres.new_empty(shape, dtype=torch.int64), centres.new_empty(shape, dtype=torch.float32)
+def _nearest_shape(centers: Tensor, points: Tensor, ties: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    shape = (*centers.shape[:2], k)
+    return centers.new_empty(shape, dtype=torch.int64), centers.new_empty(shape, dtype=torch.float32)
 
 
-@custom_op("bipointnet::density", mutates_args=())
 def _density(points: Tensor, bandwidth: float) -> Tensor:
     _check_values("density", points=points)
     clouds, total, _ = points.shape
@@ -357,6 +351,25 @@ def _density(points: Tensor, bandwidth: float) -> Tensor:
     return (sums / (2.0**30 * total * bandwidth * math.sqrt(2 * math.pi))).float()
 
 
-@_density.register_fake
-def _(points: Tensor, bandwidth: float) -> Tensor:
+def _density_shape(points: Tensor, bandwidth: float) -> Tensor:
     return points.new_empty(points.shape[:2], dtype=torch.float32)
+
+
+class _Operation:
+    """A function that torch.compile and dispatch modes see as one operation `bipointnet::name`.
+
+    Otherwise the function is called directly, because calling a custom operation imports torch._dynamo (2 to 4 s).
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any], shape: Callable[..., Any]) -> None:
+        self.function, self.operation = function, custom_op(f"bipointnet::{name}", function, mutates_args=())
+        self.operation.register_fake(shape)
+
+    def __call__(self, *args: Any) -> Any:
+        observed = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+        return (self.operation if observed else self.function)(*args)
+
+
+FARTHEST_POINTS = _Operation("farthest_points", _farthest_points, _farthest_points_shape)
+NEAREST = _Operation("nearest", _nearest, _nearest_shape)
+DENSITY = _Operation("density", _density, _density_shape)

@@ -1,9 +1,9 @@
-"""Block-diagonal linear layers: G small layers side by side, as grouped and depthwise convolutions are.
+"""Block-diagonal linear layers: G small layers in parallel, as in grouped and depthwise convolutions.
 
     Z[..., g, m] = sum over k of A[..., g, k] W[g, m, k]
 
-The weight is a matrix (G M, K) as in a grouped convolution, so that a method binarizes it row by row or as a whole, as
-it does with any other. A convolution over K neighbours with G groups is this layer on (..., G channels, K neighbours).
+The weight is a matrix (G M, K) as in a grouped convolution, so methods binarize it like any other weight. A convolution
+over K neighbors with G groups is this layer on (..., G channels, K neighbors).
 """
 
 from typing import Any
@@ -18,9 +18,9 @@ from bipointnet.nn.methods import Method
 class _GroupedProduct(torch.autograd.Function):
     """(R, G, K), (G, M, K) -> (R, G, M).
 
-    On a GPU, products of K x M this small are no work for matrix units: torch.compile makes one kernel of them and what
-    stands around them. The gradient of w is another matter, a sum over all rows: there the full product of all groups
-    with all, of which the diagonal blocks are kept, is many times faster.
+    On a GPU these K x M products are too small for matrix units: torch.compile fuses them with the code around them.
+    The gradient of w is a sum over all rows. There the full product of all groups with all groups is many times
+    faster, although only its diagonal blocks are used.
     """
 
     @staticmethod
@@ -53,7 +53,12 @@ def grouped_product(a: Tensor, w: Tensor, binary: bool) -> Tensor:
 
 
 class GroupedLinear(nn.Linear):
-    """The block-diagonal linear layer: (..., groups, inputs) -> (..., groups * outputs)."""
+    """The block-diagonal linear layer: (..., groups, inputs) -> (..., groups * outputs).
+
+    Example:
+        >>> GroupedLinear(8, 4, 3)(torch.randn(2, 100, 8, 4)).shape
+        torch.Size([2, 100, 24])
+    """
 
     def __init__(self, groups: int, inputs: int, outputs: int) -> None:
         super().__init__(inputs, groups * outputs)
@@ -63,12 +68,16 @@ class GroupedLinear(nn.Linear):
 
 
 class BinaryGrouped(BinaryLinear):
-    """The same with 1-bit weights and inputs: (..., groups, inputs) -> (..., groups * outputs).
+    """GroupedLinear with 1-bit weights and inputs: (..., groups, inputs) -> (..., groups * outputs).
 
-    A method that scales points scales each group of a point.
+    A method with a scale per point has one per group and point.
+
+    Example:
+        >>> BinaryGrouped(8, 4, 3, "lsr")(torch.randn(2, 100, 8, 4)).shape
+        torch.Size([2, 100, 24])
     """
 
-    def __init__(self, groups: int, inputs: int, outputs: int, method: Method) -> None:
+    def __init__(self, groups: int, inputs: int, outputs: int, method: Method | str) -> None:
         super().__init__(inputs, groups * outputs, method)
         self.groups = groups
 

@@ -1,4 +1,4 @@
-"""The bi-linear layer: a linear layer of 1-bit weights and 1-bit inputs."""
+"""The bi-linear layer: a linear layer with 1-bit weights and 1-bit inputs."""
 
 import math
 from collections.abc import Callable
@@ -7,17 +7,28 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bipointnet.nn.methods import Method
+from bipointnet.errors import UserError
+from bipointnet.nn.calibrate import Calibrated
+from bipointnet.nn.methods import METHODS, Method
+from bipointnet.nn.names import as_method, unknown
 from bipointnet.nn.product import binary_product
 
 LinearFactory = Callable[[int, int], nn.Module]
 
 
-class BinaryLinear(nn.Module):
-    """Z = scale * (sign(A) . sign(W)^T) + bias, as `method` defines signs, scales, bias and the gradients.
+class BinaryLinear(nn.Module, Calibrated):
+    """Z = scale * (sign(A) . sign(W)^T) + bias, where `method` defines signs, scales, bias and gradients.
 
-    Args: in_features, out_features, method.
+    Args:
+        in_features: input channels.
+        out_features: output channels.
+        method: a Method, or its name in METHODS.
     Shapes: (..., in_features) -> (..., out_features).
+
+    Example:
+        >>> layer = BinaryLinear(64, 128, "lsr")
+        >>> layer(torch.randn(2, 100, 64)).shape
+        torch.Size([2, 100, 128])
     """
 
     alpha: Tensor
@@ -25,66 +36,99 @@ class BinaryLinear(nn.Module):
     offset: Tensor
     narrowness: Tensor
 
-    def __init__(self, in_features: int, out_features: int, method: Method) -> None:
+    def __init__(self, in_features: int, out_features: int, method: Method | str) -> None:
         super().__init__()
-        self.in_features, self.out_features, self.method = in_features, out_features, method
+        self.in_features, self.out_features = in_features, out_features
+        self.method = as_method(method, type(self).__name__)
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        self.bias = nn.Parameter(torch.zeros(out_features)) if method.bias else None
-        for name, scale in method.learned(self.weight).items():
+        self.bias = nn.Parameter(torch.zeros(out_features)) if self.method.bias else None
+        for name, scale in self.method.learned(self.weight).items():
             self.register_parameter(name, scale)
-        for name, value in method.scheduled().items():
+        for name, value in self.method.scheduled().items():
             self.register_buffer(name, value, persistent=False)
 
     @staticmethod
-    def of(method: Method) -> "Binary":
-        """A factory for models: `PointNet(num_classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax())`."""
-        return Binary(method)
+    def of(method: Method | str) -> "BinaryFactory":
+        """A factory of layers with one method, for models.
+
+        Example:
+            >>> BinaryLinear.of("lsr")
+            BinaryLinear.of(LSR())
+            >>> model = PointNet(num_classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax())
+        """
+        return BinaryFactory(as_method(method, "BinaryLinear.of"))
 
     def factors(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Inputs and weights of +-1, and the scale of their product."""
         return self.method.binarize_input(x, self), self.method.binarize_weight(self), self.method.scale(self)
 
     def product(self, a: Tensor, w: Tensor) -> Tensor:
-        """A . W^T of any numbers, as this layer lays them out."""
+        """A . W^T of any numbers, in the layout of this layer."""
         return a @ w.T
 
     def product_of_signs(self, a: Tensor, w: Tensor, scale: Tensor) -> Tensor:
-        """scale * (A . W^T) of +-1, in the fastest exact way."""
+        """scale * (A . W^T) of +-1, by the fastest exact algorithm."""
         return binary_product(a, w, scale)
 
     def point_scale(self, x: Tensor) -> Tensor | None:
-        """What the outputs at each point are multiplied by, where the method has such a scale."""
+        """The factor of the outputs at each point, or None if the method has none."""
         return self.method.point_scale(x)
 
     def forward(self, x: Tensor) -> Tensor:
         z = self.product_of_signs(*self.factors(x))
-        of_points = self.point_scale(x)
-        z = z if of_points is None else z * of_points
+        point_scale = self.point_scale(x)
+        z = z if point_scale is None else z * point_scale
         return z if self.bias is None else z + self.bias
 
     def calibrate(self, x: Tensor) -> None:
         self.method.calibrate(self, x)
 
-    def set_progress(self, done: float) -> None:
-        self.method.set_progress(self, done)
-
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, {self.method}"
 
 
-def set_progress(model: nn.Module, done: float) -> None:
-    """Tell every bi-linear layer which share of the training is done; methods with a schedule set themselves."""
+def set_progress(model: nn.Module, fraction: float) -> None:
+    """Tell every bi-linear layer which fraction of the training is complete.
+
+    Methods with a schedule, such as IRNet, update themselves; the others ignore it. Call it before every epoch of your
+    own training loop. (`bipointnet train` does.)
+
+    Args:
+        model: a network with bi-linear layers.
+        fraction: from 0 at the start to 1 at the end.
+
+    Example:
+        >>> model, epochs = BinaryLinear(64, 128, "ir-net"), 100
+        >>> for epoch in range(epochs):
+        ...     set_progress(model, epoch / epochs)  # then one pass over the training data
+    """
+    if not 0 <= fraction <= 1:
+        raise UserError(f"set_progress: fraction is {fraction}, expected 0 to 1; give epoch / epochs")
     for module in model.modules():
         if isinstance(module, BinaryLinear):
-            module.set_progress(done)
+            module.method.set_progress(module, fraction)
 
 
-@dataclass(frozen=True)
-class Binary:
-    """Makes bi-linear layers of one method; what a model is given in place of nn.Linear."""
+@dataclass(frozen=True, repr=False)
+class BinaryFactory:
+    """Makes bi-linear layers of one method; models take it in place of nn.Linear. See BinaryLinear.of."""
 
     method: Method
 
     def __call__(self, in_features: int, out_features: int) -> BinaryLinear:
         return BinaryLinear(in_features, out_features, self.method)
+
+    def __repr__(self) -> str:
+        return f"BinaryLinear.of({self.method})"
+
+
+def as_linear(linear: LinearFactory | Method | str, caller: str) -> LinearFactory:
+    """A factory of linear layers, given as such, as a method, or by name: "fp" is nn.Linear, "lsr" BinaryLinear."""
+    if linear == "fp":
+        return nn.Linear
+    if isinstance(linear, Method) or (isinstance(linear, str) and linear in METHODS):
+        return BinaryLinear.of(linear)
+    if callable(linear):
+        return linear
+    raise unknown(caller, "linear", linear, 'nn.Linear, BinaryLinear.of("lsr")', ["fp", *METHODS])

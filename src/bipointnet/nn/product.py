@@ -1,17 +1,17 @@
 """The scaled product of two matrices of +-1: the one large operation of a bi-linear layer, exact on every device.
 
-    Z = s * (A . W^T),   A (..., K) and W (M, K) of +-1,   s a scalar or one number an output (M,)
+    Z = s * (A . W^T),   A (..., K) and W (M, K) of +-1,   s a scalar or one scale per output (M,)
 
-A sum of K terms +-1 is an integer of magnitude at most K, which float32 holds up to 2^24. On a GPU the factors go
-through the float16 matrix units, which sum in float32 but round the result to float16, whose integers are exact only
-up to 2048: hence the pieces of 2048 inputs. (bfloat16 would round 257 already.) The scale is applied in float32.
+A sum of K terms +-1 is an integer of magnitude at most K, exact in float32 up to 2^24. On a GPU the product runs on
+the float16 matrix units, which sum in float32 but round the result to float16, where integers are exact only up to
+2048. So the inputs are split into pieces of 2048. (bfloat16 would round 257 already.) The scale is applied in float32.
 
-Gradients, with G = g_Z and all scaling moved to the small matrices, so that nothing of Z's size is made but Z:
+Gradients, with G = g_Z. All scaling is moved to the small matrices, so that Z is the only tensor of its size:
 
     g_A = G . (s W)        g_W = s * (G^T . A)        g_s = sum over inputs of (G^T . A) * W
 
-The last holds because <G, A W^T> = <G^T A, W>. On a GPU, G is rounded to bfloat16, which has the range of float32, so
-no loss scaling is needed; +-1 are exact in it.
+The last one follows from <G, A W^T> = <G^T A, W>. On a GPU, G is rounded to bfloat16. It has the range of float32, so
+no loss scaling is needed, and +-1 are exact in it.
 """
 
 from functools import reduce

@@ -92,7 +92,7 @@ def _label_points(program: Program, net: PartPointNet | ScenePointNet) -> None:
     """Write the head of a network that labels points, which reads all kept values."""
     last = Stage("last", net.last)
     program.join()
-    program.write_stages([_layer_stage("joined", net.joined), *_layer_stages("head", net.head)], reader=last)
+    program.write_stages([_layer_stage("concat", net.concat), *_layer_stages("head", net.head)], reader=last)
     program.write_last(last)
 
 
@@ -102,7 +102,7 @@ def _part_pointnet(program: Program, net: PartPointNet) -> int:
     )
     linear, *norm = net.fifth.children()
     fifth = Stage("fifth.0", linear, norm[0] if norm else None, None, net.pool)  # pyright: ignore[reportArgumentType]
-    joined = _layer_stage("joined", net.joined)
+    joined = _layer_stage("concat", net.concat)
     _require_shared_bits([second, third, fourth, fifth, joined])
     channels = _start(program, net, [first, second, third])
     for stage, following in ((first, second), (second, third)):
@@ -126,7 +126,7 @@ def _part_pointnet(program: Program, net: PartPointNet) -> int:
 
 
 def _scene_pointnet(program: Program, net: ScenePointNet) -> int:
-    first, joined = _layer_stage("first", net.first), _layer_stage("joined", net.joined)
+    first, joined = _layer_stage("first", net.first), _layer_stage("concat", net.concat)
     encoder = [*_layer_stages("points", net.points), *_pooled_stages("pooled", net.pooled)]
     _require_shared_bits([encoder[0], joined])
     channels = _start(program, net, [first])

@@ -305,7 +305,7 @@ def require_same_config(folder: Path, started: dict[str, Any], config: Config) -
 
 def take_over(model: nn.Module, source: Path) -> set[str]:
     """Copy every tensor of a run whose name and shape fit into `model`; returns the names copied."""
-    path = checkpoint.find(source)
+    path = checkpoint.checkpoint_path(source)
     tensors, _ = checkpoint.load(path)
     own = model.state_dict()
     fitting = {name: value for name, value in tensors.items() if name in own and own[name].shape == value.shape}
