@@ -19,23 +19,24 @@ import bipointnet
 ROOT = Path(bipointnet.__file__).parent
 # Every module, and what each subsystem may import besides itself. A new module is one more name here.
 MODULES = {
-    "": "__init__ __main__ config demo errors files",
-    "analysis": "__init__ figures study theory",
-    "cli": "__init__ analyze common export predict segment train",
+    "": "__init__ __main__ config demo errors extras files",
+    "analysis": "__init__ figures runs study theory",
+    "cli": "__init__ analyze bench common demo eval export inspect predict segment train verify",
     "convert": "__init__ binarize graph record report trace",
     "data": "__init__ blocks cache clouds dataset folder modelnet normalize published rooms s3dis "
     "shapenet_part shapes solids",
-    "evaluation": "__init__ metrics networks probe segmentation",
+    "evaluation": "__init__ evaluate from_file inspection metrics model_file networks predictor probe segmentation",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
     "nn": "__init__ calibrate concat_linear conv cost farthest_gpu fused_pool geometry grouped hooks init linear "
     "methods pools product sign",
     "packing": "__init__ fold networks pack program",
     "runtime": "__init__ bench label model reference verify",
     "training": "__init__ augment compile_check cross_validation loop tasks",
-    "viz": "__init__ demo_figure labelled palette render",
+    "viz": "__init__ demo_figure labelled palette render write",
 }
 MAY_IMPORT = {
     "errors": "",
+    "extras": "errors",
     "files": "",
     "config": "errors",
     "data": "errors files",
@@ -43,23 +44,23 @@ MAY_IMPORT = {
     "models": "config errors files nn",
     "convert": "errors nn",
     "runtime": "_core data errors models nn",
-    "evaluation": "data models nn",
+    "evaluation": "config data errors extras models nn runtime",
     "training": "config data errors evaluation files models nn",
-    "analysis": "data evaluation files models nn runtime",
+    "analysis": "data errors evaluation files models nn runtime",
     "packing": "_core errors files models nn runtime",
-    "viz": "data errors files",
+    "viz": "data errors extras files",
     "demo": "config data evaluation models nn packing runtime training viz",
-    "cli": "analysis config data demo errors evaluation models nn packing runtime training viz",
+    "cli": "analysis config data demo errors evaluation extras packing runtime training viz",
     "__init__": "",
     "__main__": "cli",
 }
 # Modules that may be imported where PyTorch is not installed. A command imports it when it needs it.
 NEVER_TORCH = {
-    "": "__init__ __main__ config errors files",
-    "analysis": "__init__ figures theory",
+    "": "__init__ __main__ config errors extras files",
+    "analysis": "__init__ figures runs theory",
     "cli": MODULES["cli"],
     "data": MODULES["data"],
-    "evaluation": "__init__ metrics segmentation",
+    "evaluation": "__init__ evaluate from_file inspection metrics model_file predictor segmentation",
     "runtime": "__init__ bench label model reference",
     "viz": MODULES["viz"],
 }

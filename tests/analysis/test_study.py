@@ -330,7 +330,7 @@ def test_runs_are_compared_on_the_command_line(analyze, place, tmp_path):
     names = ["lsr", "bnn", "float"]
     code, shown, complaint = analyze(*names, "--data", "data", "-o", tmp_path / "pictures", cwd=place)
     assert code == 0, complaint
-    assert all(name in shown for name in (*names, "pooled.linear", "T-Net regulariser", "0.0°"))
+    assert all(name in shown for name in (*names, "pooled.linear", "T-Net regularizer", "0.0°"))
     pictures = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert pictures == {"pooled.png", "scale.png", "training.png", "transform.png"}
 
@@ -362,8 +362,8 @@ def test_the_command_as_a_program(bipointnet, place):
 
 
 MISTAKES = {
-    "no such run": (["nowhere"], ["nowhere", "not there", "run folder"]),
-    "no run in it": (["empty", "--data", "data"], ["empty", "not a checkpoint"]),
+    "no such run": (["nowhere"], ["nowhere", "does not exist", "run folder"]),
+    "no run in it": (["empty", "--data", "data"], ["empty", "last.safetensors"]),
     "a packed model": (["packed.bpn", "--data", "data"], ["packed.bpn", "packed model", "run it was exported from"]),
     "a float network": (["float", "--data", "data"], ["float", "1-bit method", "T-Nets"]),
     "other classes": (["lsr", "--data", "others"], ["others", "3 classes", "same class names"]),
