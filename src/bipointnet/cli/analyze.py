@@ -83,7 +83,7 @@ def _print_studies(studied: "list[StudiedRun]") -> None:
             print_line(f"{plain(run.name)}: {t.name} stretches by {t.stretch:.3g}, regularizer {t.regularizer:.3g}")
     out.print(
         "scale: standard deviation of the output; floats: of the same product with float inputs and weights. "
-        "no grad: inputs that pass no gradient back. codes: distinct rows of signs per cloud, or among all clouds where "
+        "no grad: inputs that pass no gradient back. codes: distinct rows of signs per cloud, or among all clouds if "
         "a cloud has one row. 2x: the output is doubled; how far the logits move, and how far the gradient of the "
         "layer's weights turns (not at all where BatchNorm follows).",
         style="dim",
