@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,3 +134,20 @@ def test_entropy_of_a_bit(total, ones):
     p = p[p > 0]
     assert metrics.bit_entropy(bits)[0] == pytest.approx(float(-(p * np.log2(p)).sum()), abs=1e-12)
     np.testing.assert_allclose(metrics.bit_entropy(~bits), metrics.bit_entropy(bits), atol=1e-12)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 7), st.sets(st.integers(0, 8), min_size=1))
+def test_argmax_among_is_the_argmax_where_all_other_logits_are_minus_infinity(seed, rows, accepted):
+    logits = np.random.default_rng(seed).standard_normal((2, rows, 9)).astype(np.float32)
+    chosen = np.array(sorted(accepted))
+    masked = np.full_like(logits, -np.inf)
+    masked[..., chosen] = logits[..., chosen]
+    predictions = metrics.argmax_among(logits, chosen)
+    assert np.array_equal(predictions, masked.argmax(axis=-1))
+    assert np.array_equal(metrics.argmax_among(torch.from_numpy(logits), torch.from_numpy(chosen)), predictions)
+
+
+def test_argmax_among_takes_the_first_of_equal_logits():
+    assert metrics.argmax_among(np.zeros((2, 5)), np.array([3, 1])).tolist() == [3, 3]
+    # A NaN wins in numpy and in torch alike, but only among the accepted classes.
+    assert metrics.argmax_among(np.array([np.nan, 1, 2]), np.array([1, 2])) == 2

@@ -1,8 +1,34 @@
 """How good predictions are, in numpy. Accuracies and IoUs are in percent."""
 
 from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+
+
+class _Indexable(Protocol):
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+_Array = TypeVar("_Array", bound=_Indexable)
+
+
+def argmax_among(logits: _Array, accepted: _Array) -> _Array:
+    """The accepted class with the largest logit: (..., classes) and (accepted,) -> (...).
+
+    For NumPy arrays and for PyTorch tensors, as long as both arguments are of the same kind (and on the same device).
+    Of several equal logits the one that comes first in `accepted` wins.
+
+    Args:
+        logits: one value per class in the last dimension.
+        accepted: indices of the classes that may be predicted, such as the parts of one category.
+
+    Example:
+        >>> import numpy as np
+        >>> argmax_among(np.array([[9.0, 1.0, 2.0], [9.0, 4.0, 3.0]]), np.array([1, 2])).tolist()
+        [2, 1]
+    """
+    return accepted[logits[..., accepted].argmax(-1)]
 
 
 def confusion_matrix(labels: np.ndarray, predictions: np.ndarray, classes: int) -> np.ndarray:

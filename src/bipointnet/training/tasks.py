@@ -141,11 +141,12 @@ class PartSegmentation(_Segmentation):
 
     def pick(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Among the parts of the cloud's category."""
-        own = torch.zeros(len(self.data.parts), len(self.classes), dtype=torch.bool)
-        for category, parts in enumerate(self.data.parts):
-            own[category, list(parts)] = True
-        foreign = ~own.to(logits.device)[labels].unsqueeze(1)  # (M, 1, classes)
-        return logits.masked_fill(foreign, -torch.inf).argmax(dim=-1)
+        predictions = labels.new_empty(logits.shape[:-1])
+        for category in labels.unique().tolist():
+            rows = labels == category
+            parts = torch.tensor(self.data.parts[category], device=logits.device)
+            predictions[rows] = metrics.argmax_among(logits[rows], parts)
+        return predictions
 
     def scores(self, predictions: np.ndarray) -> scores.Scores:
         return scores.of_parts(self.data, predictions)
