@@ -210,6 +210,6 @@ def test_survey_has_the_figures_people_quote():
 
 
 def test_the_theory_needs_no_torch():
-    code = "import sys; from bipointnet import theory; theory.survey(10); print('torch' in sys.modules)"
+    code = "import sys; from bipointnet.analysis import theory; theory.survey(10); print('torch' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "False"

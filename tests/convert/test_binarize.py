@@ -399,7 +399,7 @@ def test_keep_takes_names_and_patterns():
         (nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), {}, "2: last: no other layer reads it"),
         (nn.Linear(3, 4), {}, "no layer of Linear can become 1-bit"),
         (frozen(plain_mlp()), {}, "3: frozen"),
-        (plain_mlp(), {"keep": "*"}, "3: kept by name"),
+        (plain_mlp(), {"exclude": "*"}, "3: kept by name"),
         (plain_mlp(), {"method": "lsr"}, r"method is 'lsr', expected a Method; give an object such as LSR\(\)"),
         (plain_mlp(), {"pool": "max"}, "pool is 'max', expected a pool"),
         (torch.relu, {}, "expected a torch.nn.Module"),

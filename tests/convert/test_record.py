@@ -35,7 +35,7 @@ class Branching(nn.Module):
 def test_branches_on_data_need_an_example_and_stay_branches():
     torch.manual_seed(0)
     with pytest.raises(
-        UserError, match=r"torch.fx stops at .*test_follow.py:\d+, `if loud:`.*give a batch as example="
+        UserError, match=r"torch.fx stops at .*test_record.py:\d+, `if loud:`.*give a batch as example="
     ):
         binarize(Branching())
     loud, quiet = torch.randn(4, 3) * 9, torch.randn(4, 3) / 9
@@ -69,7 +69,7 @@ def test_a_branch_on_a_shape_goes_the_way_of_the_example_and_no_other():
         binarize(Shaped(relu=F.relu))
     network, _ = binarize(Shaped(relu=F.relu), example=torch.randn(4, 5, 3))
     network(torch.randn(4, 8, 3))
-    with pytest.raises(UserError, match=r"takes another way at .*test_follow.py:\d+ than the example did"):
+    with pytest.raises(UserError, match=r"takes another way at .*test_record.py:\d+ than the example did"):
         network(torch.randn(4, 2, 3))
 
 

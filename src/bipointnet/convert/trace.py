@@ -118,7 +118,7 @@ def leaf_modules(root: nn.Module) -> set[nn.Module]:
     def known(base: type) -> bool:
         home = base.__module__
         return home.startswith(("torch.nn.modules.", "bipointnet.nn.")) and not home.endswith(
-            (".module", ".container", ".pooled", ".joined")
+            (".module", ".container", ".fused_pool", ".concat_linear")
         )
 
     return {m for m in root.modules() if m is not root and (any(map(known, type(m).__mro__)) or is_linear(m))}

@@ -30,7 +30,7 @@ def normalize(points: Points) -> Points:
     # Two steps, as the squares of large or tiny coordinates leave the range of float32.
     size = arrays.amax(abs(xyz), axis=(-2, -1), keepdims=True)
     xyz = xyz / arrays.where(size > 0, size, size + 1)
-    x, y, z = xyz[..., :1], xyz[..., 1:2], xyz[..., 2:]
-    radius = arrays.sqrt(arrays.amax(x * x + y * y + z * z, axis=-2, keepdims=True))
+    squares = sum(xyz[..., i : i + 1] ** 2 for i in range(xyz.shape[-1]))  # (..., N, 1), summed in this order
+    radius = arrays.sqrt(arrays.amax(squares, axis=-2, keepdims=True))
     xyz = xyz / arrays.where(radius > 0, radius, radius + 1)
     return arrays.concatenate([xyz, clouds[..., 3:]], axis=-1)
