@@ -31,7 +31,8 @@ MODULES = {
     "methods pools product sign",
     "packing": "__init__ fold networks pack program",
     "runtime": "__init__ bench label model reference verify",
-    "training": "__init__ augment compile_check cross_validation loop tasks",
+    "training": "__init__ augment compile_check cross_validation devices loop progress provenance run_folder schedule "
+    "tasks",
     "viz": "__init__ demo_figure labelled palette render",
 }
 MAY_IMPORT = {

@@ -254,9 +254,9 @@ def test_demo_trains_judges_and_draws(tmp_path, monkeypatch, tiny):
     _, again = demo.demo(tmp_path, lambda name, moment: moments.append(moment))
     assert not moments, "a finished demo is shown again without training"
     assert [c.evaluation.overall for c in again] == [c.evaluation.overall for c in contestants]
-    monkeypatch.setattr(demo, "RACED", 2)
-    monkeypatch.setattr(demo, "VERIFIED", 2)
-    shipped = demo.ship(tmp_path, data, contestants[0], lambda done, of: None)
+    monkeypatch.setattr(demo, "BENCH_ROUNDS", 2)
+    monkeypatch.setattr(demo, "VERIFIED_CLOUDS", 2)
+    shipped = demo.deploy(tmp_path, data, contestants[0], lambda done, of: None)
     assert shipped["verify"]["ok"]
     assert shipped["verify"]["torch"]["unexplained"] == 0
     assert (tmp_path / "demo.bpn").stat().st_size == shipped["bench"]["bytes"]["packed"]

@@ -165,7 +165,7 @@ def _as_json(run: Studied) -> dict[str, Any]:
         "zero_gradient": found.zero_gradient,
         "regularizer": found.regularizer,
         "transforms": [
-            {"name": t.name, "size": t.size, "regularizer": t.regularizer, "stretch": t.stretch}
+            {"name": t.name, "size": t.size, "regularizer": t.regularizer, "spectral_norm": t.spectral_norm}
             for t in found.transforms
         ],
         "layers": [layer._asdict() for layer in found.layers],
@@ -208,7 +208,7 @@ def _print_studies(studied: list[Studied]) -> None:
             out.print(table)
         for t in run.found.transforms:
             out.print(
-                f"{plain(run.name)}: {t.name} stretches by {t.stretch:.3g}, regulariser {t.regularizer:.3g}",
+                f"{plain(run.name)}: {t.name} stretches by {t.spectral_norm:.3g}, regulariser {t.regularizer:.3g}",
                 highlight=False,
             )
     out.print(

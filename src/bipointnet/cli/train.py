@@ -36,14 +36,14 @@ def demo(
     Then pack the first for the torch-free runtime, check it bit by bit, and race it against others.
     """
     need_torch()
-    from bipointnet.demo import NETWORKS, ship
+    from bipointnet.demo import NETWORKS, deploy
     from bipointnet.demo import demo as run_demo
 
     with epoch_bar() as progress:
         watchers = {name: watcher(progress, name, config.epochs) for name, config in NETWORKS.items()}
         data, contestants = run_demo(folder, lambda name, moment: watchers[name](moment))
     with counting_bar("packing") as watch:
-        shipped = ship(folder, data, contestants[0], watch)
+        shipped = deploy(folder, data, contestants[0], watch)
     if as_json:
         networks = [{"name": c.name, "bytes": c.bytes, **c.figures} for c in contestants]
         print_json({"networks": networks, "packed": shipped})
@@ -130,7 +130,13 @@ def train(
     with epoch_bar() as progress:
         title = " ".join(network)
         figures = run_training(
-            settings, clouds, folder, resume=resume, init=init, watch=watcher(progress, title, settings.epochs)
+            settings,
+            clouds,
+            folder,
+            resume=resume,
+            init=init,
+            data_path=data,
+            on_progress=watcher(progress, title, settings.epochs),
         )
     if figures["last_oa"] is None:  # a process that torchrun started beside the first, which evaluates and tells
         return
@@ -174,13 +180,13 @@ def _train_each(
             return watcher(progress, name, settings.epochs)
 
         if settings.category:
-            totals = every_category(settings, open_dataset(data, settings.points), folder, watch)
+            totals = every_category(settings, open_dataset(data, settings.points), folder, watch, data)
         else:
             names = fold_names(data)
             if not names:
                 raise UserError(f"{data}: has no folds; expected S3DIS; leave --fold out")
             totals = every_fold(
-                settings, names, lambda name: open_dataset(data, settings.points, fold=name), folder, watch
+                settings, names, lambda name: open_dataset(data, settings.points, fold=name), folder, watch, data
             )
     if as_json:
         print_json(totals)
