@@ -31,7 +31,8 @@ MODULES = {
     "methods pools product sign",
     "packing": "__init__ fold networks pack program",
     "runtime": "__init__ bench label model reference verify",
-    "training": "__init__ augment compile_check cross_validation loop tasks",
+    "training": "__init__ augment compile_check cross_validation devices loop progress provenance run_folder schedule "
+    "tasks",
     "viz": "__init__ demo_figure labelled palette render write",
 }
 MAY_IMPORT = {
@@ -45,7 +46,7 @@ MAY_IMPORT = {
     "convert": "errors nn",
     "runtime": "_core data errors models nn",
     "evaluation": "config data errors extras models nn runtime",
-    "training": "config data errors evaluation files models nn",
+    "training": "config data errors evaluation extras files models nn",
     "analysis": "data errors evaluation files models nn runtime",
     "packing": "_core errors files models nn runtime",
     "viz": "data errors extras files",

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from bipointnet.cli import common
 from bipointnet.cli.verify import print_verification
 from bipointnet.config import Config
 from bipointnet.models import checkpoint
+from bipointnet.training.progress import Progress
 
 QUICK = ["--points", "24", "--epochs", "6", "--batch", "16", "--lr", "0.003", "--device", "cpu"]
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -225,16 +225,16 @@ def test_without_a_terminal_training_prints_lines(monkeypatch):
     with common.epoch_bar() as bars:
         show = common.epoch_progress(bars, "net [1]", 8)
         for epoch in range(1, 9):
-            show(SimpleNamespace(epoch=epoch, step=1, steps=2, row=None))
+            show(Progress(epoch, 8, 1, 2, None))
             row = {"loss": 1 / epoch, "test_miou": None, "test_oa": 90.0 if epoch == 8 else None}
-            show(SimpleNamespace(epoch=epoch, step=2, steps=2, row=row))
+            show(Progress(epoch, 8, 2, 2, row))
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().splitlines() == [
         "net [1]: epoch 1/8, loss 1.000",
         "net [1]: epoch 3/8, loss 0.333",
         "net [1]: epoch 5/8, loss 0.200",
         "net [1]: epoch 7/8, loss 0.143",
-        "net [1]: epoch 8/8, loss 0.125, test 90.0 %",
+        "net [1]: epoch 8/8, loss 0.125, test accuracy 90.0 %",
     ]
 
 
@@ -245,23 +245,23 @@ def test_demo_trains_evaluates_and_draws(tmp_path, monkeypatch, tiny):
     monkeypatch.setattr(demo, "NETWORKS", networks)
     monkeypatch.setattr(demo, "open_dataset", lambda name, points: tiny)
     moments = []
-    data, contestants = demo.demo(tmp_path, lambda name, moment: moments.append((name, moment)))
-    assert [c.figures["method"] for c in contestants] == ["lsr", "fp", "bnn"]
-    assert contestants[0].bytes * 10 < contestants[1].bytes
+    data, trained_networks = demo.demo(tmp_path, lambda name, moment: moments.append((name, moment)))
+    assert [c.figures["method"] for c in trained_networks] == ["lsr", "fp", "bnn"]
+    assert trained_networks[0].bytes * 10 < trained_networks[1].bytes
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert {name for name, _ in moments} == set(networks)
     moments.clear()
     _, again = demo.demo(tmp_path, lambda name, moment: moments.append(moment))
     assert not moments, "a finished demo is shown again without training"
-    assert [c.evaluation.overall for c in again] == [c.evaluation.overall for c in contestants]
-    monkeypatch.setattr(demo, "RACED", 2)
-    monkeypatch.setattr(demo, "VERIFIED", 2)
-    shipped = demo.ship(tmp_path, data, contestants[0], lambda done, of: None)
-    assert shipped["verify"]["ok"]
-    assert shipped["verify"]["torch"]["unexplained"] == 0
-    assert (tmp_path / "demo.bpn").stat().st_size == shipped["bench"]["bytes"]["packed"]
-    assert shipped["as_torch"] >= shipped["clouds"] - 1, "the last layer is rounded to float16"
-    assert shipped["name"] in tiny.classes
+    assert [c.evaluation.overall for c in again] == [c.evaluation.overall for c in trained_networks]
+    monkeypatch.setattr(demo, "BENCH_ROUNDS", 2)
+    monkeypatch.setattr(demo, "VERIFIED_CLOUDS", 2)
+    deployed = demo.deploy(tmp_path, data, trained_networks[0], lambda done, of: None)
+    assert deployed["verify"]["ok"]
+    assert deployed["verify"]["torch"]["unexplained"] == 0
+    assert (tmp_path / "demo.bpn").stat().st_size == deployed["bench"]["bytes"]["packed"]
+    assert deployed["as_torch"] >= deployed["clouds"] - 1, "the last layer is rounded to float16"
+    assert deployed["name"] in tiny.classes
 
 
 def test_demo_trains_the_twins_alike_and_the_naive_network_as_in_the_paper():

@@ -62,7 +62,7 @@ class StudiedRun(NamedTuple):
             "zero_gradient": found.zero_gradient,
             "regularizer": found.regularizer,
             "transforms": [
-                {"name": t.name, "size": t.size, "regularizer": t.regularizer, "stretch": t.stretch}
+                {"name": t.name, "size": t.size, "regularizer": t.regularizer, "spectral_norm": t.spectral_norm}
                 for t in found.transforms
             ],
             "layers": [layer._asdict() for layer in found.layers],

@@ -80,7 +80,9 @@ def _print_studies(studied: "list[StudiedRun]") -> None:
         if run.study.layers:
             _print_layers(run)
         for t in run.study.transforms:
-            print_line(f"{plain(run.name)}: {t.name} stretches by {t.stretch:.3g}, regularizer {t.regularizer:.3g}")
+            print_line(
+                f"{plain(run.name)}: {t.name} has spectral norm {t.spectral_norm:.3g}, regularizer {t.regularizer:.3g}"
+            )
     out.print(
         "scale: standard deviation of the output; floats: of the same product with float inputs and weights. "
         "no grad: inputs that pass no gradient back. codes: distinct rows of signs per cloud, or among all clouds if "

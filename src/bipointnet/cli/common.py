@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from bipointnet.evaluation.predictor import Predictor
+    from bipointnet.training.progress import OnProgress
+    from bipointnet.training.progress import Progress as Moment
 
 out, err = Console(), Console(stderr=True)
 LINE_SECONDS = 10.0
@@ -98,7 +100,7 @@ def counting_bar(title: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def epoch_progress(progress: "Progress", title: str, epochs: int) -> Callable[[Any], None]:
+def epoch_progress(bars: "Progress", title: str, epochs: int) -> "OnProgress":
     """A progress callback for `train`: advances a bar after every step and shows the newest figures.
 
     Without a terminal it prints a line for the first and the last epoch, and between them one every LINE_SECONDS.
@@ -107,22 +109,16 @@ def epoch_progress(progress: "Progress", title: str, epochs: int) -> Callable[[A
     figures = ""
     next_line = 0.0
 
-    def show(moment: Any) -> None:
+    def show(moment: "Moment") -> None:
         nonlocal task, figures, next_line
         if task is None:
-            task = progress.add_task(title, total=epochs * moment.steps, state="")
-        if moment.row is not None:
-            figures = f", loss {moment.row['loss']:.3f}"
-            evaluated = {"test_miou": "test mIoU", "test_oa": "test"}
-            name = next((name for name in evaluated if moment.row[name] is not None), None)
-            if name is not None:
-                figures += f", {evaluated[name]} {moment.row[name]:.1f} %"
-        done = (moment.epoch - 1) * moment.steps + moment.step
-        state = f"epoch {moment.epoch}/{epochs}{figures}"
-        progress.update(task, completed=done, state=state)
+            task = bars.add_task(title, total=epochs * moment.steps, state="")
+        epoch, comma, newest = str(moment).partition(",")
+        figures = comma + newest or figures
+        bars.update(task, completed=(moment.epoch - 1) * moment.steps + moment.step, state=epoch + figures)
         now = time.monotonic()
         if not err.is_terminal and moment.row is not None and (now >= next_line or moment.epoch == epochs):
-            err.print(f"{title}: {state}", highlight=False, soft_wrap=True, markup=False)
+            err.print(f"{title}: {moment}", highlight=False, soft_wrap=True, markup=False)
             next_line = now + LINE_SECONDS
 
     return show

@@ -33,42 +33,42 @@ def demo(
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: a file; expected a folder for the demo; choose another with -o")
     require("the demo", "torch", "safetensors", "matplotlib")
-    from bipointnet.demo import NETWORKS, ship
+    from bipointnet.demo import NETWORKS, deploy
     from bipointnet.demo import demo as run_demo
 
     with epoch_bar() as bars:
         callbacks = {name: epoch_progress(bars, name, config.epochs) for name, config in NETWORKS.items()}
-        data, contestants = run_demo(folder, lambda name, moment: callbacks[name](moment))
+        data, networks = run_demo(folder, lambda name, moment: callbacks[name](moment))
     with counting_bar("packing") as progress:
-        shipped = ship(folder, data, contestants[0], progress)
+        deployed = deploy(folder, data, networks[0], progress)
     if as_json:
-        networks = [{"name": c.name, "bytes": c.bytes, **c.figures} for c in contestants]
-        print_json({"networks": networks, "packed": shipped})
+        figures = [{"name": network.name, "bytes": network.bytes, **network.figures} for network in networks]
+        print_json({"networks": figures, "packed": deployed})
         return
     right = dict.fromkeys(("accuracy", "mean class", "entropy", "size", "time"), "right")
     table = empty_table("Held-out shapes, last epoch", {"network": "left"} | right)
-    for c in contestants:
+    for network in networks:
         table.add_row(
-            c.name,
-            f"{c.evaluation.overall:.1f} %",
-            f"{c.evaluation.mean_class:.1f} %",
-            "-" if c.figures["method"] == "fp" else f"{c.evaluation.entropy:.2f}",
-            f"{c.bytes / 1000:,.0f} kB",
-            f"{c.figures['seconds']:.0f} s",
+            network.name,
+            f"{network.evaluation.overall:.1f} %",
+            f"{network.evaluation.mean_class:.1f} %",
+            "-" if network.figures["method"] == "fp" else f"{network.evaluation.entropy:.2f}",
+            f"{network.bytes / 1000:,.0f} kB",
+            f"{network.figures['seconds']:.0f} s",
         )
     out.print(table)
-    one_bit, float_twin, naive = contestants
+    one_bit, float_twin, naive = networks
     out.print(
         f"The 1-bit network is {float_twin.bytes / one_bit.bytes:.1f} times smaller than its float twin and "
         f"{float_twin.evaluation.overall - one_bit.evaluation.overall:.1f} points less accurate. Plain max pooling "
         f"leaves the naive network {naive.evaluation.entropy:.2f} bits of entropy per pooled feature.\n"
     )
-    print_line(f"Packed model: {plain(folder / 'demo.bpn')}, {shipped['bench']['bytes']['packed']:,} bytes")
-    print_verification(shipped["verify"])
+    print_line(f"Packed model: {plain(folder / 'demo.bpn')}, {deployed['bench']['bytes']['packed']:,} bytes")
+    print_verification(deployed["verify"])
     out.print(
-        f"Its prediction is that of PyTorch for {shipped['as_torch']} of {shipped['clouds']} held-out shapes; "
-        f"{shipped['accuracy']:.1f} % are right. Example: a {shipped['truth']} is predicted as {shipped['name']}, "
-        f"{100 * shipped['probability']:.1f} %."
+        f"Its prediction is that of PyTorch for {deployed['as_torch']} of {deployed['clouds']} held-out shapes; "
+        f"{deployed['accuracy']:.1f} % are right. Example: a {deployed['truth']} is predicted as {deployed['name']}, "
+        f"{100 * deployed['probability']:.1f} %."
     )
-    print_benchmark(shipped["bench"])
+    print_benchmark(deployed["bench"])
     print_line(f"Picture: {plain(folder / 'demo.png')}   Runs: {plain(folder)}/")

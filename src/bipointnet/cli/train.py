@@ -121,8 +121,10 @@ def _train_one(
     from bipointnet.training.loop import train as run_training
 
     with epoch_bar() as bars:
-        progress = epoch_progress(bars, " ".join(_network(settings)), settings.epochs)
-        figures = run_training(settings, clouds, folder, resume=resume, init=init, watch=progress)
+        on_progress = epoch_progress(bars, " ".join(_network(settings)), settings.epochs)
+        figures = run_training(
+            settings, clouds, folder, resume=resume, init=init, data_path=data, on_progress=on_progress
+        )
     if figures["last_oa"] is None:  # one of several processes that torchrun started; the first one evaluates
         return
     if as_json:
@@ -158,14 +160,14 @@ def _train_each(settings: Config, data: str, folder: Path | None, resume: bool, 
 
     with epoch_bar() as bars:
 
-        def progress(name: str) -> Callable[[Any], None]:
+        def on_progress(name: str) -> Callable[[Any], None]:
             return epoch_progress(bars, name, settings.epochs)
 
         if clouds is not None:
-            totals = every_category(settings, clouds, folder, progress)
+            totals = every_category(settings, clouds, folder, on_progress, data)
         else:
             totals = every_fold(
-                settings, folds, lambda name: open_dataset(data, settings.points, fold=name), folder, progress
+                settings, folds, lambda name: open_dataset(data, settings.points, fold=name), folder, on_progress, data
             )
     if as_json:
         print_json(totals)

@@ -171,8 +171,9 @@ def _listed(folder: Path, splits: tuple[str, ...], synsets: dict[str, str]) -> L
 
 def _listed_shapes(listing: Path, synsets: dict[str, str]) -> Iterator[tuple[Path, int]]:
     """Each file of a list of "shape_data/SYNSET/ID" and its category."""
+    content = text(listing)
     try:
-        shapes = [str(shape).split("/") for shape in list(json.loads(text(listing)))]
+        shapes = [str(shape).split("/") for shape in list(json.loads(content))]
     except (ValueError, TypeError) as error:
         raise UserError(f"{listing}: is not a list of names in JSON; unpack the data again") from error
     if not shapes:
