@@ -143,7 +143,7 @@ def test_each_fold_of_six_areas_and_their_total(tmp_path):
     assert "holds runs already; add --resume to continue them" in complaint(*command, "-o", tmp_path / "runs")
     assert json.loads(succeed(*command, "-o", tmp_path / "runs", "--resume", "--json")) == total
     other = complaint(*command, "--method", "bnn", "-o", tmp_path / "runs", "--resume")
-    assert "started with method = 'lsr', now asked for 'bnn'" in other
+    assert "started with method = 'lsr', found 'bnn' now" in other
 
 
 def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(parts, rooms, tmp_path):
@@ -181,7 +181,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(parts, rooms, tmp_p
             ["--task", "part", "--category", "Unicorn"],
             "has no class 'Unicorn' to segment; expected is one of: Airplane",
         ),
-        (["--task", "semantic"], "holds no labelled rooms; expected data such as rooms; use --task part"),
+        (["--task", "semantic"], "has no labeled rooms; expected data such as rooms; use --task part"),
         (["--task", "semantic", "--fold", "each"], "has no folds; expected S3DIS; leave --fold out"),
         (["--task", "semantic", "--fold", "Area_1"], "has no folds, as S3DIS has; found fold 'Area_1'"),
     ],

@@ -52,7 +52,9 @@ def test_help_names_the_default_once():
     for field in dataclasses.fields(Config):
         text = config_help(field)
         assert text.endswith(".")
-        assert text.count("default") == (0 if field.default is False else 1), text
+        assert text.count("default") <= 1, text
+        if field.default is not None and field.default is not False:
+            assert "default" in text
 
 
 def test_version():
