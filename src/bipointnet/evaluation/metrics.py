@@ -55,7 +55,7 @@ def mean_class_accuracy(confusion: np.ndarray) -> float:
 
 
 def summed_over_folds(confusions: Sequence[np.ndarray]) -> np.ndarray:
-    """The confusion matrix of all folds. Scores over all folds come from it; they are not means of the folds' scores."""
+    """The confusion matrix of all folds. Scores over all folds come from it and are not means of the folds' scores."""
     return np.sum(confusions, axis=0)
 
 
