@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.ready-dev
-CORE := CMakeLists.txt $(wildcard core/include/* core/src/*)
+CORE := CMakeLists.txt $(wildcard core/include/* core/src/* core/src/*/*)
 INPUTS := pyproject.toml constraints.txt $(CORE)
 # Bytecode is left to the first import (or to DEV_READY): compiling all of PyTorch takes longer than the rest.
 PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
 
-.PHONY: install demo test lint core-test sanitize aarch64 fuzz clean
+.PHONY: install demo test test-all lint core-test sanitize aarch64 armhf fuzz clean
 
 install: $(READY)
 
@@ -34,11 +34,15 @@ lint: $(DEV_READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 
+# What every change must pass; test-all is what takes longer. `.ci/run` runs both.
 test: $(DEV_READY)
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint core-test sanitize aarch64 fuzz
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint core-test sanitize
 	$(BIN)/pytest -n 2 --dist worksteal
 
-# The C++ tests: as they are, under sanitizers, and on ARM under qemu. What is not installed is said and left out.
+test-all: $(DEV_READY)
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf fuzz
+
+# The C++ tests: as they are, under sanitizers, and on ARM under qemu. A target without its tools prints SKIPPED.
 CMAKE = $(BIN)/cmake
 CTEST = $(BIN)/ctest --output-on-failure -j 2 --test-dir
 BUILD_TESTS = -DBIPOINTNET_TESTS=ON && $(CMAKE) --build
@@ -48,24 +52,29 @@ core-test: $(DEV_READY)
 	$(CTEST) build/core
 
 sanitize: $(DEV_READY)
-	$(CMAKE) -S . -B build/sanitize -DCMAKE_BUILD_TYPE=Debug \
-	  -DCMAKE_CXX_FLAGS="-O1 -fsanitize=address,undefined -fno-sanitize-recover=all" \
-	  $(BUILD_TESTS) build/sanitize -j 2 > build/sanitize.log || (cat build/sanitize.log; exit 1)
+	$(CMAKE) -S . -B build/sanitize -DCMAKE_BUILD_TYPE=None \
+	  -DCMAKE_CXX_FLAGS="-g1 -O1 -fsanitize=address,undefined -fno-sanitize-recover=all" \
+	  $(BUILD_TESTS) build/sanitize --target core_tests -j 2 > build/sanitize.log || (cat build/sanitize.log; exit 1)
 	$(CTEST) build/sanitize
 
-aarch64: $(DEV_READY)
-ifeq ($(and $(shell command -v aarch64-linux-gnu-g++),$(shell command -v qemu-aarch64-static qemu-aarch64)),)
-	@echo "aarch64: SKIPPED, as g++-aarch64-linux-gnu and qemu-user-static are not both installed"
+# $(1): target, $(2): compiler prefix, $(3): names of the emulator
+define board
+$(1): $(DEV_READY)
+ifeq ($$(and $$(shell command -v $(2)-g++),$$(shell command -v $(3))),)
+	@echo "$(1): SKIPPED, g++-$(2) and qemu-user-static are not both installed"
 else
-	$(CMAKE) -S . -B build/aarch64 -DCMAKE_TOOLCHAIN_FILE=core/cmake/aarch64-linux-gnu.cmake \
-	  $(BUILD_TESTS) build/aarch64 -j 2 > build/aarch64.log || (cat build/aarch64.log; exit 1)
-	$(CTEST) build/aarch64
+	$$(CMAKE) -S . -B build/$(1) -DCMAKE_TOOLCHAIN_FILE=core/cmake/$(2).cmake \
+	  $$(BUILD_TESTS) build/$(1) -j 2 > build/$(1).log || (cat build/$(1).log; exit 1)
+	$$(CTEST) build/$(1)
 endif
+endef
+$(eval $(call board,aarch64,aarch64-linux-gnu,qemu-aarch64-static qemu-aarch64))
+$(eval $(call board,armhf,arm-linux-gnueabihf,qemu-arm-static qemu-arm))
 
 FUZZ_SECONDS ?= 30
 fuzz: $(DEV_READY)
 ifeq ($(shell command -v clang++),)
-	@echo "fuzz: SKIPPED, as clang++ is not installed"
+	@echo "fuzz: SKIPPED, clang++ is not installed"
 else
 	$(CMAKE) -S . -B build/fuzz -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DBIPOINTNET_FUZZ=ON \
 	  && $(CMAKE) --build build/fuzz -j 2 > build/fuzz.log || (cat build/fuzz.log; exit 1)

@@ -9,8 +9,8 @@ from hypothesis import settings
 
 from bipointnet.data.dataset import PointClouds, Split
 
-# Matrices this small are done before a second thread has woken up; the second core runs other tests. That goes for the
-# programs that tests start too.
+# Matrices this small are done before a second thread has started, and the other cores run other tests. The same holds
+# for the programs that tests start.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
 settings.register_profile("shared machine", deadline=None)
@@ -28,18 +28,18 @@ VARIANTS = {
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or leaves anything in the user's cache."""
+    """Keep tests away from the user's cache."""
     monkeypatch.setenv("BIPOINTNET_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 @pytest.fixture
 def bipointnet() -> list[str]:
-    """The command line, as a program of its own."""
+    """The command line, as a separate process."""
     return [sys.executable, "-m", "bipointnet"]
 
 
 def blobs(seed: int, clouds: int, points: int) -> Split:
-    """Balls, sticks and plates: three classes that a network tells apart in seconds."""
+    """Balls, sticks and plates: three classes that a network learns in seconds."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 3, clouds)
     stretch = np.array([[1, 1, 1], [0.2, 0.2, 1], [1, 1, 0.2]], np.float32)[labels]
@@ -52,7 +52,7 @@ def tiny() -> PointClouds:
 
 
 def write_clouds(root: Path, train: Split, test: Split) -> Path:
-    """Balls, sticks and plates as one sub-folder a class with .npy files."""
+    """Write balls, sticks and plates as .npy files, one subfolder per class."""
     for name, part in (("train", train), ("test", test)):
         for i, (points, label) in enumerate(zip(part.points, part.labels, strict=True)):
             path = root / name / ("ball", "stick", "plate")[label] / f"{i}.npy"

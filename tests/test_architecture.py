@@ -19,12 +19,12 @@ import bipointnet
 ROOT = Path(bipointnet.__file__).parent
 # Every module, and what each subsystem may import besides itself. A new module is one more name here.
 MODULES = {
-    "": "__init__ __main__ config demo errors extras files",
+    "": "__init__ __main__ config delta demo errors extras files",
     "analysis": "__init__ figures runs study theory",
     "cli": "__init__ analyze bench common demo eval export inspect predict segment train verify",
     "convert": "__init__ binarize graph record report trace",
-    "data": "__init__ blocks cache clouds dataset folder modelnet normalize published rooms s3dis "
-    "shapenet_part shapes solids",
+    "data": "__init__ blocks cache clouds dataset folder furniture generated listing mesh_files modelnet normalize "
+    "objects parsed published rooms s3dis scan_files shapenet_part shapes solids text_files",
     "evaluation": "__init__ evaluate from_file inspection metrics model_file networks predictor probe segmentation",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
     "nn": "__init__ calibrate concat_linear conv cost farthest_gpu fused_pool geometry grouped hooks init linear "
@@ -33,22 +33,23 @@ MODULES = {
     "runtime": "__init__ bench label model reference verify",
     "training": "__init__ augment compile_check cross_validation devices loop progress provenance run_folder schedule "
     "tasks",
-    "viz": "__init__ demo_figure labelled palette render write",
+    "viz": "__init__ demo_figure labeled palette render write",
 }
 MAY_IMPORT = {
+    "delta": "",
     "errors": "",
     "extras": "errors",
     "files": "",
     "config": "errors",
     "data": "errors files",
-    "nn": "errors",
+    "nn": "delta errors",
     "models": "config errors files nn",
     "convert": "errors nn",
-    "runtime": "_core data errors models nn",
+    "runtime": "_core data delta errors models nn",
     "evaluation": "config data errors extras models nn runtime",
     "training": "config data errors evaluation extras files models nn",
-    "analysis": "data errors evaluation files models nn runtime",
-    "packing": "_core errors files models nn runtime",
+    "analysis": "data delta errors evaluation files models nn runtime",
+    "packing": "_core delta errors files models nn runtime",
     "viz": "data errors extras files",
     "demo": "config data evaluation models nn packing runtime training viz",
     "cli": "analysis config data demo errors evaluation extras packing runtime training viz",
@@ -57,7 +58,7 @@ MAY_IMPORT = {
 }
 # Modules that may be imported where PyTorch is not installed. A command imports it when it needs it.
 NEVER_TORCH = {
-    "": "__init__ __main__ config errors extras files",
+    "": "__init__ __main__ config delta errors extras files",
     "analysis": "__init__ figures runs theory",
     "cli": MODULES["cli"],
     "data": MODULES["data"],

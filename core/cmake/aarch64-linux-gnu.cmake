@@ -1,4 +1,4 @@
-# Cross-compiles for 64-bit ARM boards with Debian's g++-aarch64-linux-gnu; runs the tests under qemu-user:
+# Cross-compiles for 64-bit ARM boards with the Debian package g++-aarch64-linux-gnu; the tests run under qemu-user:
 #   cmake -S . -B build/aarch64 -DCMAKE_TOOLCHAIN_FILE=core/cmake/aarch64-linux-gnu.cmake
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

@@ -1,15 +1,16 @@
-// Any bytes give a network or a FormatError. With clang: libFuzzer, -fsanitize=fuzzer,address,undefined. With another
-// compiler, -DBIPOINTNET_FUZZ_FILES: a program that reads the files named on its command line.
+// The fuzz target of the reader: any bytes give a network or a FormatError. With clang: libFuzzer,
+// -fsanitize=fuzzer,address,undefined. With another compiler and -DBIPOINTNET_FUZZ_FILES: a program that reads the
+// files on its command line.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
 
-#include "network.h"
+#include "format/network.h"
 
 namespace {
 
-// A join names values that were kept before, each once, one of them of points, and is as wide as all of them.
+// A join lists earlier kept values, each once, at least one of points, and its width is the sum of theirs.
 bool sound_join(const bipointnet::Network& network, const bipointnet::Layer& layer, std::size_t kept) {
   if (layer.op != bipointnet::Op::join) return layer.joined.empty();
   std::vector<bool> seen(kept);
@@ -25,7 +26,7 @@ bool sound_join(const bipointnet::Network& network, const bipointnet::Layer& lay
   return points && width == layer.outputs;
 }
 
-// What a program that runs the network relies on.
+// The invariants that the engine relies on.
 bool sound(const bipointnet::Network& network) {
   using bipointnet::Op;
   int width = 0;
@@ -56,9 +57,11 @@ bool sound(const bipointnet::Network& network) {
     if (layer.bias.size() != (dense ? outputs : 0)) return false;
     width = layer.op == Op::matrix ? 0 : layer.outputs;
   }
-  const std::size_t rows = network.segments ? static_cast<std::size_t>(network.golden_points) : 1;
+  const std::size_t rows = network.per_point() ? static_cast<std::size_t>(network.golden_points) : 1;
   return width > 0 && static_cast<std::size_t>(width) == network.classes.size() && kept == network.kept.size() &&
-         categories == !network.categories.empty() && network.golden.size() == rows * network.classes.size();
+         categories == !network.categories.empty() &&
+         (network.task == bipointnet::Task::part || (!categories && network.parts.empty())) &&
+         network.golden.size() == rows * network.classes.size();
 }
 
 }  // namespace
@@ -80,7 +83,7 @@ int main(int count, char** names) {
   for (int i = 1; i < count; ++i) {
     std::ifstream file(names[i], std::ios::binary);
     if (!file) {
-      std::cerr << names[i] << ": cannot be read\n";
+      std::cerr << names[i] << ": cannot read the file\n";
       return 1;
     }
     const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

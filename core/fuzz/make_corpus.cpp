@@ -1,4 +1,4 @@
-// Writes a few small packed models into the folder named on the command line, for a fuzzer to start from.
+// Writes a few small packed models, the initial corpus of the fuzzer, into the folder given on the command line.
 #include <fstream>
 #include <iostream>
 
@@ -8,11 +8,11 @@ namespace {
 
 using namespace bipointnet;
 
-// The smallest program there is.
+// The smallest program.
 PackedFile tiny_file() {
   PackedFile file;
-  file.manifest = packed_manifest("[\"a\",\"b\",\"c\"]", "none",
-                                  "{\"op\":\"points\"},{\"op\":\"pool\",\"pool\":\"max\"}");
+  file.manifest =
+      packed_manifest("[\"a\",\"b\",\"c\"]", "none", "{\"op\":\"points\"},{\"op\":\"pool\",\"pool\":\"max\"}");
   file.add_f32("golden", {3});
   return file;
 }
@@ -21,7 +21,7 @@ bool write(const std::string& path, const Bytes& bytes) {
   std::ofstream file(path, std::ios::binary);
   file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   file.close();
-  if (!file) std::cerr << path << ": cannot be written\n";
+  if (!file) std::cerr << path << ": cannot write the file\n";
   return static_cast<bool>(file);
 }
 
@@ -33,10 +33,9 @@ int main(int count, char** arguments) {
     return 2;
   }
   const std::string folder = arguments[1];
-  const bool written = write(folder + "/tiny.bpn", tiny_file().bytes()) &&
-                       write(folder + "/small.bpn", small_file().bytes()) &&
-                       write(folder + "/full.bpn", full_file().bytes()) &&
-                       write(folder + "/scaled.bpn", scaled_file().bytes()) &&
-                       write(folder + "/segments.bpn", segments_file().bytes());
+  const bool written =
+      write(folder + "/tiny.bpn", tiny_file().bytes()) && write(folder + "/small.bpn", small_file().bytes()) &&
+      write(folder + "/full.bpn", full_file().bytes()) && write(folder + "/scaled.bpn", scaled_file().bytes()) &&
+      write(folder + "/segments.bpn", segments_file().bytes());
   return written ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-// The C API: handles, status codes, and no exception that leaves.
+// The C API: handles and status codes. No exception leaves it.
 #include "bipointnet.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "dispatch.h"
-#include "model.h"
+#include "engine/model.h"
+#include "kernels/dispatch.h"
 
 struct bipointnet_model {
   bipointnet::Model model;
@@ -35,7 +35,7 @@ bipointnet_status fail(bipointnet_status status, const char* message) {
   return status;
 }
 
-// Runs `work`; what it throws becomes a status.
+// Runs `work` and turns exceptions into status codes.
 template <class Work>
 bipointnet_status guarded(const Work& work) {
   try {
@@ -56,14 +56,19 @@ bipointnet_status guarded(const Work& work) {
 
 std::vector<std::uint8_t> read_file(const char* path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "rb"), std::fclose);
-  if (!file) throw FileError(std::string(path) + ": cannot be opened (" + std::strerror(errno) + ")");
+  if (!file) throw FileError(std::string(path) + ": cannot open the file (" + std::strerror(errno) + ")");
   std::vector<std::uint8_t> bytes;
   std::uint8_t part[65536];
   while (const std::size_t count = std::fread(part, 1, sizeof part, file.get())) {
     bytes.insert(bytes.end(), part, part + count);
   }
-  if (std::ferror(file.get())) throw FileError(std::string(path) + ": cannot be read (" + std::strerror(errno) + ")");
+  if (std::ferror(file.get()))
+    throw FileError(std::string(path) + ": cannot read the file (" + std::strerror(errno) + ")");
   return bytes;
+}
+
+std::string task_error(const bipointnet_model* model, const std::string& expected) {
+  return std::string("a model with task ") + name_of(model->model.network().task) + ", expected one with " + expected;
 }
 
 bipointnet_model* make(const std::uint8_t* bytes, std::size_t size) {
@@ -71,12 +76,12 @@ bipointnet_model* make(const std::uint8_t* bytes, std::size_t size) {
 }
 
 void require(const void* pointer, const char* name) {
-  if (pointer == nullptr) throw bipointnet::InputError(std::string(name) + " is NULL, expected a pointer");
+  if (pointer == nullptr) throw bipointnet::InputError(std::string(name) + " is NULL, expected a valid pointer");
 }
 
-// The class with the largest logit of each point, among those that the category has.
-void name_points(const bipointnet::Network& network, int category, const float* logits, std::size_t points,
-                 int* labels) {
+// Writes the class with the largest logit per point, among the classes of the category.
+void label_points(const bipointnet::Network& network, int category, const float* logits, std::size_t points,
+                  int* labels) {
   const std::size_t classes = network.classes.size();
   std::vector<int> own(classes);
   std::iota(own.begin(), own.end(), 0);
@@ -125,8 +130,12 @@ const char* bipointnet_class_name(const bipointnet_model* model, size_t index) {
   return index < bipointnet_classes(model) ? model->model.network().classes[index].c_str() : nullptr;
 }
 
+const char* bipointnet_task(const bipointnet_model* model) {
+  return model == nullptr ? nullptr : name_of(model->model.network().task);
+}
+
 int bipointnet_segments(const bipointnet_model* model) {
-  return model != nullptr && model->model.network().segments ? 1 : 0;
+  return model != nullptr && model->model.network().per_point() ? 1 : 0;
 }
 
 int bipointnet_normalizes(const bipointnet_model* model) {
@@ -151,8 +160,8 @@ bipointnet_status bipointnet_predict(const bipointnet_model* model, const float*
     require(model, "model");
     require(cloud, "cloud");
     require(logits, "logits");
-    if (model->model.network().segments) {
-      throw bipointnet::InputError("a model that names every point, expected one that names clouds or bipointnet_segment");
+    if (model->model.network().per_point()) {
+      throw bipointnet::InputError(task_error(model, "task classify; bipointnet_segment has logits per point"));
     }
     model->model.predict(cloud, clouds, points, raw != 0, threads, -1, logits);
   });
@@ -164,14 +173,14 @@ bipointnet_status bipointnet_segment(const bipointnet_model* model, const float*
     require(model, "model");
     require(cloud, "cloud");
     if (labels == nullptr) require(logits, "logits");
-    if (!model->model.network().segments) {
-      throw bipointnet::InputError("a model that names clouds, expected one that names points or bipointnet_predict");
+    if (!model->model.network().per_point()) {
+      throw bipointnet::InputError(task_error(model, "task part or semantic; bipointnet_predict classifies clouds"));
     }
-    bipointnet::check_size(points);
+    bipointnet::check_point_count(points);
     std::vector<float> own(logits == nullptr ? model->model.logits(points) : 0);
     float* written = logits == nullptr ? own.data() : logits;
     model->model.predict(cloud, 1, points, raw != 0, threads, category, written);
-    if (labels != nullptr) name_points(model->model.network(), category, written, points, labels);
+    if (labels != nullptr) label_points(model->model.network(), category, written, points, labels);
   });
 }
 

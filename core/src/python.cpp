@@ -1,4 +1,4 @@
-// The only file that knows nanobind: the core as a Python module.
+// The Python module. The only file that uses nanobind.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -8,10 +8,10 @@
 #include <memory>
 #include <optional>
 
-#include "bits.h"
-#include "delta.h"
-#include "dispatch.h"
-#include "model.h"
+#include "engine/delta.h"
+#include "engine/model.h"
+#include "format/bits.h"
+#include "kernels/dispatch.h"
 
 namespace nb = nanobind;
 using bipointnet::Model;
@@ -43,7 +43,8 @@ nb::object pack_signs(Matrix values) {
 void require_channels(const Model& model, std::size_t channels) {
   const std::size_t expected = static_cast<std::size_t>(model.network().channels);
   if (channels != expected) {
-    throw bipointnet::InputError(std::to_string(channels) + " numbers a point, expected " + std::to_string(expected));
+    throw bipointnet::InputError(std::to_string(channels) + " channels per point, expected " +
+                                 std::to_string(expected));
   }
 }
 
@@ -55,7 +56,7 @@ nb::object predict(const Model& model, Batch points, bool raw, unsigned threads,
     nb::gil_scoped_release unlocked;
     model.predict(points.data(), clouds, count, raw, threads, category, logits.get());
   }
-  if (model.network().segments) return array(std::move(logits), {clouds, count, classes});
+  if (model.network().per_point()) return array(std::move(logits), {clouds, count, classes});
   return array(std::move(logits), {clouds, classes});
 }
 
@@ -92,7 +93,7 @@ NB_MODULE(_core, module) {
              "Pack the signs of a (rows, columns) float32 matrix into (rows, ceil(columns / 64)) uint64 words.\n\n"
              "Bit c % 64 of word c // 64 is 1 where column c is >= 0 (-0.0 too), 0 where it is negative or NaN; "
              "pad bits are 0.");
-  module.def("delta", &bipointnet::delta, nb::arg("n"), "The shift of a max pool over n points.");
+  module.def("delta", &bipointnet::delta, nb::arg("n"), "Phi^-1(2^(-1/n)), the shift of a max pool over n points.");
   module.def(
       "isas",
       [] {
@@ -100,11 +101,11 @@ NB_MODULE(_core, module) {
         for (const bipointnet::Kernels* kernels : bipointnet::available_kernels()) names.emplace_back(kernels->name);
         return names;
       },
-      "The instruction sets that run here, best first.");
+      "The instruction sets that run on this machine, best first.");
   module.def(
       "default_isa", [] { return std::string(bipointnet::find_kernels().name); },
-      "The instruction set in use: BIPOINTNET_ISA, or the best.");
-  nb::class_<Model>(module, "Model", "A packed model, ready to run.")
+      "The default instruction set: BIPOINTNET_ISA, or the best one.");
+  nb::class_<Model>(module, "Model", "A packed model that is ready to run.")
       .def("__init__", &load, nb::arg("data"), nb::arg("isa") = nb::none())
       .def_prop_ro("manifest", [](const Model& model) { return model.network().manifest; })
       .def_prop_ro("isa", [](const Model& model) { return std::string(model.kernels().name); })
@@ -112,10 +113,11 @@ NB_MODULE(_core, module) {
       .def_prop_ro("classes", [](const Model& model) { return model.network().classes; })
       .def_prop_ro("categories", [](const Model& model) { return model.network().categories; })
       .def_prop_ro("parts", [](const Model& model) { return model.network().parts; })
-      .def_prop_ro("segments", [](const Model& model) { return model.network().segments; })
+      .def_prop_ro("task", [](const Model& model) { return std::string(name_of(model.network().task)); })
+      .def_prop_ro("segments", [](const Model& model) { return model.network().per_point(); })
       .def("predict", &predict, nb::arg("points"), nb::arg("raw"), nb::arg("threads"), nb::arg("category") = -1,
-           "Logits (B, classes) of clouds (B, N, C), or (B, N, classes) of their points where the model segments.\n\n"
-           "category: of all clouds, where the model has categories; else -1.")
+           "Logits (B, classes) of clouds (B, N, C), or (B, N, classes) if the model has logits per point.\n\n"
+           "category: the category of all clouds, or -1 if the model has no categories.")
       .def("trace", &trace, nb::arg("points"), nb::arg("raw"), nb::arg("category") = -1,
            "The value after every operation, for a cloud (N, C).");
 }

@@ -1,6 +1,5 @@
-// Checks for the C++ tests: CHECK(condition) and CHECK_EQUAL(found, expected) count and print what fails; a test's
-// main ends with `return check_report();`. Anything else that goes wrong (an exception, a signal) ends the
-// program by itself.
+// Checks for the C++ tests. CHECK(condition) and CHECK_EQUAL(found, expected) count and print failures; the main
+// function of a test ends with `return check_report();`. An exception or a signal ends the program.
 #pragma once
 
 #include <iostream>

@@ -1,4 +1,4 @@
-// Networks made up operation by operation, a plain interpreter of docs/format.md, and the law that the core is the same.
+// Random networks, a simple interpreter of docs/format.md, and the law that the engine computes the same values.
 #pragma once
 
 #include <algorithm>
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "check.h"
-#include "delta.h"
-#include "dispatch.h"
-#include "model.h"
+#include "engine/delta.h"
+#include "engine/model.h"
+#include "kernels/dispatch.h"
 
 namespace bipointnet {
 
@@ -57,7 +57,7 @@ struct Builder {
     points = true;
   }
 
-  // The operations from `from` up to but not including `to` once more, with the same weights.
+  // Repeats the operations from `from` to `to` - 1 with the same weights.
   void repeat(std::size_t from, std::size_t to) {
     for (std::size_t i = from; i < to; ++i) network.layers.push_back(Layer(network.layers[i]));
     width = network.layers.back().outputs;
@@ -116,7 +116,7 @@ struct Builder {
     return layer;
   }
 
-  // Near the middle, where bits vary, and a few that are constant.
+  // Near K / 2, where bits vary; a few are constant.
   static void thresholds(Layer& layer) {
     for (int m = 0; m < layer.outputs; ++m) {
       const int near = layer.inputs / 2 + below(5) - 2, none = layer.inputs + 1;
@@ -163,7 +163,7 @@ struct Builder {
 };
 
 struct Naive {
-  std::vector<std::vector<float>> rows;  // one a point, or one
+  std::vector<std::vector<float>> rows;  // one per point, or one
 };
 
 inline std::vector<float> activated(std::vector<float> y, Activation activation) {
@@ -193,8 +193,8 @@ inline float product(const float* w, std::size_t step, const std::vector<float>&
   return sum;
 }
 
-// The mean of |x|, in eight sums that are then added.
-inline float mean_size(const std::vector<float>& x) {
+// The mean of |x|, from eight partial sums.
+inline float mean_abs(const std::vector<float>& x) {
   double total = 0;
   for (std::size_t j = 0; j < 8; ++j) {
     double sum = 0;
@@ -204,28 +204,28 @@ inline float mean_size(const std::vector<float>& x) {
   return static_cast<float>(total / static_cast<double>(x.size()));
 }
 
-// What a layer keeps of the value before it.
+// The bits that a layer keeps of the value before it.
 inline std::vector<std::vector<float>> kept_of(const Layer& layer, const std::vector<std::vector<float>>& value,
-                                              bool of_floats) {
+                                               bool reads_floats) {
   std::vector<std::vector<float>> kept;
   for (const auto& row : value) {
     kept.emplace_back(at(layer.outputs));
     for (int m = 0; m < layer.outputs; ++m) {
-      kept.back()[at(m)] = layer.op == Op::keep ? (of_floats ? row[at(m)] >= 0 : row[at(m)] != 0)
+      kept.back()[at(m)] = layer.op == Op::keep ? (reads_floats ? row[at(m)] >= 0 : row[at(m)] != 0)
                                                 : agreements(layer, m, row) >= layer.threshold[at(m)];
     }
   }
   return kept;
 }
 
-// The value after every operation, for a cloud that is taken as it is.
+// The value after every operation, for a cloud that is not normalized.
 inline std::vector<Naive> interpret(const Network& network, const std::vector<float>& cloud, int category = -1) {
   const std::size_t channels = at(network.channels), n = cloud.size() / channels;
   std::vector<Naive> values;
   std::vector<std::vector<float>> current, matrices;
   std::vector<std::vector<std::vector<float>>> kept;
   std::vector<float> scales;
-  bool floats = false;  // whether the current value is one of floats
+  bool floats = false;  // whether the current value is floats
   for (const Layer& layer : network.layers) {
     std::vector<std::vector<float>> next;
     if (layer.op == Op::keep || layer.kept >= 0) kept.push_back(kept_of(layer, current, floats));
@@ -286,7 +286,7 @@ inline std::vector<Naive> interpret(const Network& network, const std::vector<fl
     } else {
       if (layer.op == Op::sign_scaled) {
         scales.clear();
-        for (const auto& row : current) scales.push_back(mean_size(row));
+        for (const auto& row : current) scales.push_back(mean_abs(row));
       }
       std::size_t number_of_row = 0;
       for (const auto& row : current) {
@@ -324,21 +324,21 @@ inline std::vector<Naive> interpret(const Network& network, const std::vector<fl
   return values;
 }
 
-inline std::vector<float> random_cloud(int points, int channels, bool with_twins) {
+inline std::vector<float> random_cloud(int points, int channels, bool duplicates) {
   std::vector<float> cloud;
   for (int i = 0; i < points * channels; ++i) {
-    // Coarse coordinates, so that points share codes, as those of a scan do.
-    cloud.push_back(with_twins ? std::round(number() * 8) / 8 : number());
+    // Coarse coordinates, so that points share codes as in a scan.
+    cloud.push_back(duplicates ? std::round(number() * 8) / 8 : number());
   }
   return cloud;
 }
 
-// Gives the network the golden vector it will have, by a model that is not checked.
+// A golden vector with a tolerance that accepts any logits.
 inline void set_golden(Network& network) {
   network.golden_points = 5;
   network.golden_seed = 7;
   network.golden_tolerance = 1e30;
-  network.golden.assign((network.segments ? 5 : 1) * network.classes.size(), 0);
+  network.golden.assign((network.per_point() ? 5 : 1) * network.classes.size(), 0);
 }
 
 inline std::vector<float> flat(const Naive& value) {
@@ -347,8 +347,8 @@ inline std::vector<float> flat(const Naive& value) {
   return numbers;
 }
 
-// Every value on every instruction set, and the logits for several numbers of threads. Clouds of even size have points
-// and codes that are the same.
+// Compares every value on every instruction set, and the logits for several numbers of threads. Clouds with an even
+// number of points have duplicate codes.
 inline void check_network(Network network, std::initializer_list<int> sizes) {
   set_golden(network);
   const int categories = static_cast<int>(network.categories.size()), category = categories > 0 ? categories / 2 : -1;

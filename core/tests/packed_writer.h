@@ -1,4 +1,4 @@
-// Writes packed models for the tests, from parts that a test may damage first: nothing here checks anything.
+// Writes packed models for the tests. A test may damage the parts first: nothing is checked here.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ inline std::string json_string(const std::string& text) {
   return json + '"';
 }
 
-// `text` with its one `from` made `to`. A test whose `from` is not there would test nothing.
+// `text` with `from` replaced by `to`. Throws if `from` is missing: such a test would test nothing.
 inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const std::size_t at = text.find(from);
   if (at == std::string::npos) throw std::logic_error("no " + from + " in " + text);
@@ -108,7 +108,7 @@ struct PackedFile {
 
   Bytes bytes() const { return assembled(header(), body()); }
 
-  // Tensors with made-up contents: `add_bits` gives word w of row r a pattern of r and w, pad bits zero.
+  // Tensors with synthetic contents. Word w of row r is pattern(r, w); pad bits are zero.
   void add_bits(const std::string& name, int rows, int columns) {
     const int words = (columns + 63) / 64;
     Bytes bytes;
@@ -165,14 +165,14 @@ struct PackedFile {
   }
 };
 
-inline std::string packed_manifest(const std::string& classes, const std::string& normalize,
-                                   const std::string& program) {
-  return "{\"format\":1,\"model\":\"made up\",\"classes\":" + classes + ",\"channels\":3,\"normalize\":\"" + normalize +
-         "\",\"program\":[" + program +
+inline std::string packed_manifest(const std::string& classes, const std::string& normalize, const std::string& program,
+                                   const std::string& task = "classify") {
+  return "{\"format\":1,\"model\":\"made up\",\"task\":\"" + task + "\",\"classes\":" + classes +
+         ",\"channels\":3,\"normalize\":\"" + normalize + "\",\"program\":[" + program +
          "],\"golden\":{\"seed\":9007199254740991,\"points\":17,\"tolerance\":1e-4},\"training\":{\"accuracy\":0.5}}";
 }
 
-// Points, bits, a pool of bits over points, logits.
+// Points, bits, a mean pool of bits, logits.
 inline PackedFile small_file() {
   PackedFile file;
   file.manifest = packed_manifest("[\"a\",\"b\"]", "none",
@@ -192,7 +192,7 @@ inline PackedFile small_file() {
   return file;
 }
 
-// Every operation without a scale, and rows that end inside a word, at its end and after one bit of the next.
+// Every operation without a scale. Rows of bits end inside a word, at its end, and one bit after it.
 inline PackedFile full_file() {
   PackedFile file;
   file.manifest = packed_manifest(
@@ -224,7 +224,7 @@ inline PackedFile full_file() {
   return file;
 }
 
-// Kept values of every kind, a category and a join: logits for every point.
+// Kept values of every kind, a category and a join: logits per point.
 inline PackedFile segments_file() {
   PackedFile file;
   const std::string keep = "{\"op\":\"keep\"},", category = "{\"op\":\"category\"},";
@@ -232,10 +232,10 @@ inline PackedFile segments_file() {
       "[\"a\",\"b\"]", "none",
       "{\"op\":\"points\"}," + keep + "{\"op\":\"sign\"},{\"op\":\"bilinear\",\"outputs\":5}," + keep +
           "{\"op\":\"bilinear_pool\",\"outputs\":70,\"pool\":\"max\",\"shift\":\"none\"}," + keep + category + keep +
-          "{\"op\":\"join\",\"kept\":[4,2,0,1]},{\"op\":\"bilinear_float\",\"outputs\":2,\"activation\":\"none\"}");
-  file.manifest = replaced(
-      file.manifest, ",\"channels\"",
-      ",\"categories\":[\"mug\",\"l\\u00e4mp\",\"x\"],\"parts\":[[0,1],[0,1],[0]],\"channels\"");
+          "{\"op\":\"join\",\"kept\":[4,2,0,1]},{\"op\":\"bilinear_float\",\"outputs\":2,\"activation\":\"none\"}",
+      "part");
+  file.manifest = replaced(file.manifest, ",\"channels\"",
+                           ",\"categories\":[\"mug\",\"l\\u00e4mp\",\"x\"],\"parts\":[[0,1],[0,1],[0]],\"channels\"");
   file.add_bits("3.weight", 5, 3);
   file.add_thresholds("3.threshold", 5, 3);
   file.add_bits("5.weight", 70, 5);
@@ -247,7 +247,7 @@ inline PackedFile segments_file() {
   return file;
 }
 
-// The operations of methods whose bits have thresholds or scales of their own.
+// The operations of methods whose bits have a threshold or a scale.
 inline PackedFile scaled_file() {
   PackedFile file;
   file.manifest = packed_manifest(

@@ -6,7 +6,7 @@
 
 #include "bipointnet.h"
 #include "check.h"
-#include "dispatch.h"
+#include "kernels/dispatch.h"
 #include "packed_writer.h"
 
 using namespace bipointnet;
@@ -33,7 +33,7 @@ void check_c_api() {
   CHECK(model == nullptr);
 }
 
-// Made-up logits are no golden vector, so any are let pass.
+// The golden vectors of these files are synthetic, so any logits are accepted.
 bipointnet_model* loaded(PackedFile file) {
   file.manifest = replaced(file.manifest, "1e-4", "1e30");
   const Bytes bytes = file.bytes();
@@ -44,6 +44,7 @@ bipointnet_model* loaded(PackedFile file) {
 
 void check_clouds() {
   bipointnet_model* model = loaded(small_file());
+  CHECK_EQUAL(std::string(bipointnet_task(model)), "classify");
   CHECK_EQUAL(bipointnet_segments(model), 0);
   CHECK_EQUAL(bipointnet_normalizes(model), 0);
   CHECK_EQUAL(bipointnet_categories(model), 0u);
@@ -52,13 +53,19 @@ void check_clouds() {
   float logits[4];
   int labels[2];
   CHECK_EQUAL(bipointnet_predict(model, cloud, 2, 1, 0, 1, logits), BIPOINTNET_OK);
+  for (const std::size_t clouds : {~std::size_t{0}, ~std::size_t{0} / 12 + 1}) {
+    CHECK_EQUAL(bipointnet_predict(model, cloud, clouds, 1, 0, 1, logits), BIPOINTNET_ERROR_INPUT);
+    CHECK(std::strstr(bipointnet_error(), "as many as fit into memory") != nullptr);
+  }
   CHECK_EQUAL(bipointnet_segment(model, cloud, 2, -1, 0, 1, labels, logits), BIPOINTNET_ERROR_INPUT);
-  CHECK(std::strstr(bipointnet_error(), "a model that names clouds") != nullptr);
+  CHECK(std::strstr(bipointnet_error(), "a model with task classify, expected one with task part or semantic") !=
+        nullptr);
   bipointnet_free(model);
 }
 
 void check_segments() {
   bipointnet_model* model = loaded(segments_file());
+  CHECK_EQUAL(std::string(bipointnet_task(model)), "part");
   CHECK_EQUAL(bipointnet_segments(model), 1);
   CHECK_EQUAL(bipointnet_categories(model), 3u);
   CHECK_EQUAL(std::string(bipointnet_category_name(model, 1)), "l\xC3\xA4mp");
@@ -84,8 +91,9 @@ void check_segments() {
   CHECK_EQUAL(bipointnet_segment(model, cloud, 3, 3, 0, 1, labels.data(), nullptr), BIPOINTNET_ERROR_INPUT);
   CHECK(std::strstr(bipointnet_error(), "category 3, expected one from 0 to 2") != nullptr);
   CHECK_EQUAL(bipointnet_predict(model, cloud, 1, 3, 0, 1, own.data()), BIPOINTNET_ERROR_INPUT);
-  CHECK(std::strstr(bipointnet_error(), "a model that names every point") != nullptr);
+  CHECK(std::strstr(bipointnet_error(), "a model with task part, expected one with task classify") != nullptr);
   bipointnet_free(model);
+  CHECK(bipointnet_task(nullptr) == nullptr);
   CHECK_EQUAL(bipointnet_segments(nullptr), 0);
   CHECK_EQUAL(bipointnet_normalizes(nullptr), 0);
   CHECK_EQUAL(bipointnet_categories(nullptr), 0u);

@@ -16,9 +16,9 @@ namespace {
 
 constexpr const char* kBlanks = " \t\v\f\r";
 constexpr const char* kFinite = "a finite number within float32";
-constexpr std::size_t kMostPrinted = 40;
+constexpr std::size_t kMaxPrinted = 40;
 
-// [+-] digits [. digits] [e [+-] digits]: what strtod() takes, less hexadecimals, infinities and NaNs.
+// [+-] digits [. digits] [e [+-] digits]: what strtod() accepts, except hexadecimals, infinities and NaNs.
 bool is_number(std::string_view text) {
   std::size_t at = 0;
   const auto digits = [&] {
@@ -52,8 +52,8 @@ std::string text_of(std::size_t number) { return std::to_string(number); }
 
 std::string excerpt(std::string_view text) {
   std::string shown = "'";
-  for (const char c : text.substr(0, kMostPrinted)) shown += c >= 0x20 && c < 0x7F ? c : '?';
-  return shown + (text.size() > kMostPrinted ? "...'" : "'");
+  for (const char c : text.substr(0, kMaxPrinted)) shown += c >= 0x20 && c < 0x7F ? c : '?';
+  return shown + (text.size() > kMaxPrinted ? "...'" : "'");
 }
 
 std::string_view trimmed(std::string_view text) {

@@ -1,5 +1,5 @@
-// The parts of a file that holds a cloud: lines, words, numbers as text or as bytes, names of columns; and the refusal
-// of what is none. The readers of text, of raw float32 and of PLY share them.
+// What the readers of text, raw float32 and PLY share: lines, words, numbers as text or bytes, names of columns,
+// errors.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@ using Words = std::vector<std::string_view>;
 
 std::string text_of(std::size_t number);
 
-// A part of a file as an error shows it.
+// A part of a file for an error message.
 std::string excerpt(std::string_view text);
 
 std::string_view trimmed(std::string_view text);
 
 std::string lowered(std::string_view text);
 
-// The lines of a text, which end with \n, \r\n or \r.
+// The lines of a text, terminated by \n, \r\n or \r.
 class Lines {
  public:
-  // lone_returns: every \r ends a line, and a \n behind it is the next line's.
+  // lone_returns: every \r ends a line, and a \n after it belongs to the next line.
   explicit Lines(std::string_view text, bool lone_returns = false) : rest_(text), lone_returns_(lone_returns) {}
 
   bool next(std::string_view& line);
@@ -41,7 +41,7 @@ class Lines {
   std::size_t number_ = 0;
 };
 
-// Up to `most` words between blanks.
+// Splits off at most `most` words at blanks.
 void split_blanks(std::string_view line, std::size_t most, Words& words);
 
 std::optional<std::size_t> whole_number(std::string_view text);
@@ -49,15 +49,14 @@ std::optional<std::size_t> whole_number(std::string_view text);
 // Whether a number is finite and within float32.
 bool fits(double number);
 
-// A number of a text. `column` is counted from 0.
+// The number in a field of a text. `column` is counted from 0.
 double number_of(std::string_view text, const Lines& lines, std::size_t column);
 
 [[noreturn]] void refuse_number(double number, std::size_t point, std::string_view name);
 
 std::vector<double> required_points(std::vector<double> numbers);
 
-// Places of x, y and z, then of the others in order, `channels` in all of at least as many names. Nothing where x, y or
-// z is not among them.
+// The indices of x, y and z, then of the other names in order: `channels` in total. None if x, y or z is missing.
 std::optional<std::vector<std::size_t>> columns_of(const Words& names, std::size_t channels);
 
 enum class ScalarKind { integer, natural, real };

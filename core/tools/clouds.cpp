@@ -1,4 +1,4 @@
-// Which reader a file needs, and the readers of text and of raw float32. PLY has a file of its own, ply.cpp.
+// Chooses the reader of a file; the readers of text and raw float32. PLY is in ply.cpp.
 #include "clouds.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace bipointnet {
 namespace {
 
-// Up to `most` fields of a line: between semicolons where it has one, else between commas, else between blanks. So the
-// fields of "1,5;2" are "1,5", which is no number, and "2", and never the three numbers of a wrong point.
+// Splits off at most `most` fields of a line: at semicolons if it has one, else at commas, else at blanks. So the
+// fields of "1,5;2" are "1,5", which is not a number, and "2"; they never become the three numbers of a wrong point.
 void split_fields(std::string_view line, std::size_t most, Words& fields) {
   const char mark = line.find(';') != std::string_view::npos ? ';' : ',';
   if (line.find(mark) == std::string_view::npos) {
@@ -34,7 +34,7 @@ void split_fields(std::string_view line, std::size_t most, Words& fields) {
   }
 }
 
-// Whether these are names of columns rather than numbers, good or bad.
+// Whether these are names of columns and not numbers, valid or invalid.
 bool are_names(const Words& fields) {
   return std::none_of(fields.begin(), fields.end(), [](std::string_view field) {
     const std::string low = lowered(field);
@@ -47,8 +47,8 @@ struct Format {
   std::vector<double> (*parse)(std::string_view, std::size_t);
 };
 
-constexpr Format kFormats[] = {{".xyz", parse_text},   {".txt", parse_text},   {".csv", parse_text},
-                               {".pts", parse_text},   {".ply", parse_ply},    {".f32", parse_floats},
+constexpr Format kFormats[] = {{".xyz", parse_text},   {".txt", parse_text},  {".csv", parse_text},
+                               {".pts", parse_text},   {".ply", parse_ply},   {".f32", parse_floats},
                                {".bin", parse_floats}, {".raw", parse_floats}};
 
 const Format& format_of(const std::string& path) {
@@ -64,13 +64,13 @@ std::string read_all(std::FILE* file) {
   std::string bytes;
   char part[65536];
   while (const std::size_t count = std::fread(part, 1, sizeof part, file)) bytes.append(part, count);
-  if (std::ferror(file)) refuse("", std::string("cannot be read (") + std::strerror(errno) + ")", "a cloud");
+  if (std::ferror(file)) refuse("", std::string("cannot read the file (") + std::strerror(errno) + ")", "a cloud");
   return bytes;
 }
 
 std::string read_file(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) refuse("", std::string("cannot be opened (") + std::strerror(errno) + ")", "a file with a cloud");
+  if (!file) refuse("", std::string("cannot open the file (") + std::strerror(errno) + ")", "a file with a cloud");
   return read_all(file.get());
 }
 
@@ -87,9 +87,9 @@ std::vector<double> parse_text(std::string_view bytes, std::size_t channels) {
   if (bytes.substr(0, byte_order_mark.size()) == byte_order_mark) bytes.remove_prefix(byte_order_mark.size());
   std::vector<std::size_t> columns(channels);
   for (std::size_t c = 0; c < channels; ++c) columns[c] = c;
-  std::size_t needed = channels;  // columns of a line
+  std::size_t needed = channels;  // columns per line
   std::optional<std::size_t> declared;
-  bool leading = true;  // whether the number of points or the names of the columns may come
+  bool leading = true;  // whether the number of points or the names of the columns may follow
   std::vector<double> numbers;
   Words fields;
   Lines lines(bytes);
@@ -117,14 +117,15 @@ std::vector<double> parse_text(std::string_view bytes, std::size_t channels) {
     for (const std::size_t column : columns) numbers.push_back(number_of(fields[column], lines, column));
   }
   const std::size_t points = numbers.size() / channels;
-  if (points < declared.value_or(0)) refuse("", text_of(points) + " points", text_of(*declared) + ", its first line");
+  if (points < declared.value_or(0))
+    refuse("", text_of(points) + " points", text_of(*declared) + " as in its first line");
   return required_points(std::move(numbers));
 }
 
 std::vector<double> parse_floats(std::string_view bytes, std::size_t channels) {
   if (bytes.size() % (4 * channels) != 0) {
     refuse("", text_of(bytes.size()) + " bytes",
-           "a multiple of " + text_of(4 * channels) + ", " + text_of(channels) + " float32 a point");
+           "a multiple of " + text_of(4 * channels) + ", " + text_of(channels) + " float32 per point");
   }
   std::vector<double> numbers(bytes.size() / 4);
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -134,7 +135,7 @@ std::vector<double> parse_floats(std::string_view bytes, std::size_t channels) {
   return required_points(std::move(numbers));
 }
 
-std::vector<float> narrowed(const std::vector<double>& numbers, std::size_t channels, bool relative) {
+std::vector<float> to_float32(const std::vector<double>& numbers, std::size_t channels, bool relative) {
   std::vector<float> narrow(numbers.size());
   double low[3], high[3], error = 0;
   for (std::size_t axis = 0; axis < 3; ++axis) low[axis] = high[axis] = numbers[axis];
@@ -157,9 +158,9 @@ std::vector<float> narrowed(const std::vector<double>& numbers, std::size_t chan
 
 std::vector<float> read_cloud(const std::string& path, std::size_t channels, bool relative) {
   try {
-    if (path == "-") return narrowed(parse_text(read_all(stdin), channels), channels, relative);
+    if (path == "-") return to_float32(parse_text(read_all(stdin), channels), channels, relative);
     const Format& format = format_of(path);
-    return narrowed(format.parse(read_file(path), channels), channels, relative);
+    return to_float32(format.parse(read_file(path), channels), channels, relative);
   } catch (const CloudError& error) {
     throw CloudError((path == "-" ? "standard input" : path) + ": " + error.what());
   }

@@ -1,4 +1,4 @@
-// The reader of PLY: its header says what the body holds, as text or as bytes of either order.
+// The reader of PLY: the header declares what the body holds, as text or as binary of either byte order.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -42,7 +42,7 @@ const Scalar* scalar_named(std::string_view name, const Lines& lines) {
   for (const Scalar& scalar : kScalars) {
     if (name == scalar.name || name == scalar.other_name) return &scalar;
   }
-  refuse(lines.where(), "the type " + excerpt(name), "one of PLY's, like float or uchar");
+  refuse(lines.where(), "the type " + excerpt(name), "a type of PLY, like float or uchar");
 }
 
 Layout layout_of(const Words& words, const Lines& lines) {
@@ -68,7 +68,7 @@ Property property_of(const Words& words, const Lines& lines) {
   }
   const Property property{words[4], scalar_named(words[3], lines), scalar_named(words[2], lines)};
   if (property.count->kind == ScalarKind::real) {
-    refuse(lines.where(), "a list counted by " + excerpt(words[2]), "a type of whole numbers");
+    refuse(lines.where(), "a list counted by " + excerpt(words[2]), "an integer type");
   }
   return property;
 }
@@ -97,7 +97,7 @@ PlyHeader ply_header(Lines& lines) {
   refuse(lines.where(), "the file ends in its header", "end_header");
 }
 
-// Where each of an element's properties goes among the numbers of a point; nothing for one that is not needed.
+// For each property of an element, its channel in a point; none if it is not needed.
 using Places = std::vector<std::optional<std::size_t>>;
 
 Places places_of(const Element& vertex, std::size_t channels) {
@@ -108,10 +108,10 @@ Places places_of(const Element& vertex, std::size_t channels) {
     names.push_back(vertex.properties[i].name);
     indices.push_back(i);
   }
-  const std::string found = text_of(names.size()) + " numbers a vertex";
-  if (names.size() < channels) refuse("", found, "at least the " + text_of(channels) + " that the model reads");
+  const std::string found = text_of(names.size()) + " properties per vertex";
+  if (names.size() < channels) refuse("", found, "at least " + text_of(channels) + ", the channels of the model");
   const std::optional<std::vector<std::size_t>> columns = columns_of(names, channels);
-  if (!columns) refuse("", found + ", not all of x, y and z among them", "these three");
+  if (!columns) refuse("", found + ", x, y or z is missing", "all three");
   Places places(vertex.properties.size());
   for (std::size_t c = 0; c < channels; ++c) places[indices[(*columns)[c]]] = c;
   return places;
@@ -123,10 +123,10 @@ std::string what_of(const Element& element) { return "element " + excerpt(elemen
   refuse(what_of(element), "the file ends after " + text_of(index), text_of(element.count));
 }
 
-// Refuses a count that the rest of the file cannot hold, so that no count sizes anything before it was checked.
-void require_room(const Element& element, std::size_t least_bytes, std::size_t room) {
-  if (element.count <= room / least_bytes) return;
-  refuse(what_of(element), text_of(room) + " bytes",
+// Rejects a count that the rest of the file cannot hold, before memory is allocated for it.
+void require_bytes(const Element& element, std::size_t least_bytes, std::size_t available) {
+  if (element.count <= available / least_bytes) return;
+  refuse(what_of(element), text_of(available) + " bytes",
          text_of(element.count) + " times at least " + text_of(least_bytes) + " bytes");
 }
 
@@ -134,7 +134,7 @@ class BinaryBody {
  public:
   BinaryBody(std::string_view bytes, bool big_endian) : rest_(bytes), big_endian_(big_endian) {}
 
-  // Reads an element, or skips it where `places` is empty.
+  // Reads an element, or skips it if `places` is empty.
   void read(const Element& element, const Places& places, std::size_t channels, std::vector<double>& numbers) {
     std::size_t least_bytes = 0;
     bool lists = false;
@@ -142,8 +142,8 @@ class BinaryBody {
       least_bytes += property.count ? property.count->size : property.type->size;
       lists = lists || property.count;
     }
-    if (least_bytes == 0) return;  // no properties, so no bytes whatever the count
-    require_room(element, least_bytes, rest_.size());
+    if (least_bytes == 0) return;  // no properties, so no bytes
+    require_bytes(element, least_bytes, rest_.size());
     if (places.empty() && !lists) {
       rest_.remove_prefix(element.count * least_bytes);
       return;
@@ -183,16 +183,16 @@ class BinaryBody {
   bool big_endian_;
 };
 
-// One line for each of an element, blank lines aside.
+// One line per item of an element; blank lines are ignored.
 class TextBody {
  public:
   explicit TextBody(Lines lines) : lines_(lines) {}
 
-  // Reads an element, or skips it where `places` is empty.
+  // Reads an element, or skips it if `places` is empty.
   void read(const Element& element, const Places& places, std::size_t channels, std::vector<double>& numbers) {
-    if (element.properties.empty()) return;  // nothing but blank lines, whatever the count
-    // A character and a blank or an end of line for each property; the last of the file may lack its end.
-    require_room(element, 2 * element.properties.size(), lines_.rest().size() + 1);
+    if (element.properties.empty()) return;  // no properties, so no lines
+    // At least a character and a separator per property; the end of the last line may be missing.
+    require_bytes(element, 2 * element.properties.size(), lines_.rest().size() + 1);
     if (!places.empty()) numbers.resize(element.count * channels);
     for (std::size_t i = 0; i < element.count; ++i) {
       std::string_view line;

@@ -1,4 +1,4 @@
-// bipointnet-run: names the clouds in files, or their points, with a packed model. For boards without Python.
+// bipointnet-run: classifies clouds, or labels their points, with a packed model. For boards without Python.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -18,29 +18,29 @@
 namespace {
 
 constexpr int kExitError = 2;
-constexpr unsigned kMostThreads = 1024;
+constexpr unsigned kMaxThreads = 1024;
 
 constexpr const char* kUsage =
     "bipointnet-run MODEL FILE... [--category NAME] [--top K] [--threads N] [--raw] [--json]";
 constexpr const char* kHelp =
     "\n"
-    "Names the cloud in each FILE with the packed model MODEL, or says how many of\n"
-    "its points are of each class, where the model names every point.\n"
+    "Classifies the cloud in each FILE with the packed model MODEL. If the model has\n"
+    "task part or semantic, prints the number of points per class instead.\n"
     "\n"
     "  FILE         text (.xyz .txt .csv .pts), PLY (.ply) or little-endian float32\n"
     "               (.f32 .bin .raw); - is text from standard input. All points are\n"
-    "               taken; those of a mesh are its vertices.\n"
+    "               used; the points of a mesh are its vertices.\n"
     "  --category NAME\n"
-    "               what the clouds are, for a model that must be told\n"
-    "  --top K      the K most probable classes, each on a line (1)\n"
-    "  --threads N  threads that share the points of a cloud (1)\n"
-    "  --raw        take the numbers as they are, without normalising the cloud; a\n"
-    "               model of rooms wants this, and blocks cut beforehand\n"
+    "               the category of the clouds, for a model that needs it\n"
+    "  --top K      print the K most probable classes, one per line (default 1)\n"
+    "  --threads N  threads that share the points of a cloud (default 1)\n"
+    "  --raw        use the coordinates as they are, without normalizing the cloud;\n"
+    "               a model of rooms needs this, and files that hold blocks\n"
     "  --json       print a JSON array\n"
-    "  --help       print this\n"
+    "  --help       print this help\n"
     "  --version    print the version and the instruction set in use\n"
     "\n"
-    "Ends with 0, or with 2 after one sentence on standard error.\n";
+    "Exit code 0, or 2 after one sentence on standard error.\n";
 
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -72,15 +72,16 @@ struct Part {
 
 struct Parts {
   std::string file;
+  std::string task;
   std::size_t points;
-  std::vector<Part> parts;  // those with points, the largest first
+  std::vector<Part> parts;  // only parts with points, the largest first
 };
 
 unsigned number_option(const std::string& name, std::string_view text, unsigned most) {
   unsigned number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number < 1 || number > most) {
-    throw Error(name + " is '" + std::string(text) + "', expected a whole number from 1 to " + std::to_string(most));
+    throw Error(name + " is '" + std::string(text) + "', expected an integer from 1 to " + std::to_string(most));
   }
   return number;
 }
@@ -98,11 +99,11 @@ Options parse_options(const std::vector<std::string>& arguments) {
     const std::string name = argument.substr(0, equals);
     if (name == "--top" || name == "--threads" || name == "--category") {
       if (equals == std::string::npos && ++i == arguments.size()) {
-        throw Error(name + " comes last, expected a " + (name == "--category" ? "name" : "number"));
+        throw Error(name + " has no value, expected a " + (name == "--category" ? "name" : "number"));
       }
       const std::string text = equals == std::string::npos ? arguments[i] : argument.substr(equals + 1);
       if (name == "--top") options.top = number_option(name, text, 1000000);
-      if (name == "--threads") options.threads = number_option(name, text, kMostThreads);
+      if (name == "--threads") options.threads = number_option(name, text, kMaxThreads);
       if (name == "--category") options.category = text;
     } else if (argument == "--") {
       names_only = true;
@@ -115,13 +116,13 @@ Options parse_options(const std::vector<std::string>& arguments) {
     } else if (argument == "--version") {
       options.version = true;
     } else {
-      throw Error("the option '" + argument + "' is unknown, expected one of --help");
+      throw Error("unknown option '" + argument + "', expected one of those in --help");
     }
   }
   return options;
 }
 
-// Bytes of the UTF-8 character that `text` begins with; 0 where it begins with none.
+// The number of bytes of the UTF-8 character at the start of `text`, or 0 if it is invalid.
 std::size_t character_length(std::string_view text) {
   const auto byte = [text](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(0), second = byte(1);
@@ -130,13 +131,13 @@ std::size_t character_length(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
   }
-  // Longer than needed, halves of UTF-16 pairs, past U+10FFFF.
-  const bool no_character = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
-                            (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
-  return no_character ? 0 : length;
+  // Overlong forms, surrogates, code points above U+10FFFF.
+  const bool invalid = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
+                       (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
+  return invalid ? 0 : length;
 }
 
-// A file's name may be any bytes; those that are no UTF-8 become U+FFFD.
+// A file name may contain any bytes; those that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text) {
   std::string json = "\"";
   while (!text.empty()) {
@@ -157,7 +158,7 @@ std::string json_string(std::string_view text) {
   return json + '"';
 }
 
-// One line of a terminal: a name cannot end it or steer the terminal.
+// One line for a terminal, without control characters.
 std::string plain(std::string text) {
   for (char& c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -173,8 +174,8 @@ std::string guess_json(const Guess& guess) {
 }
 
 std::string answer_json(const Answer& answer, bool top) {
-  std::string json = "  {\"file\": " + json_string(answer.file) + ", " + guess_json(answer.guesses[0]) +
-                     ", \"points\": " + std::to_string(answer.points);
+  std::string json = "  {\"file\": " + json_string(answer.file) + ", \"task\": \"classify\", " +
+                     guess_json(answer.guesses[0]) + ", \"points\": " + std::to_string(answer.points);
   if (top) {
     std::string list;
     for (const Guess& guess : answer.guesses) list += (list.empty() ? "{" : ", {") + guess_json(guess) + "}";
@@ -199,8 +200,8 @@ std::string parts_json(const Parts& parts) {
     list += (list.empty() ? "{" : ", {") + std::string("\"label\": ") + json_string(part.label) +
             ", \"points\": " + std::to_string(part.points) + "}";
   }
-  return "  {\"file\": " + json_string(parts.file) + ", \"points\": " + std::to_string(parts.points) +
-         ", \"parts\": [" + list + "]}";
+  return "  {\"file\": " + json_string(parts.file) + ", \"task\": \"" + parts.task +
+         "\", \"points\": " + std::to_string(parts.points) + ", \"parts\": [" + list + "]}";
 }
 
 std::string parts_text(const Parts& parts) {
@@ -213,7 +214,7 @@ std::string parts_text(const Parts& parts) {
 
 void print(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw Error("standard output cannot be written, expected a terminal, a file or a pipe that is open");
+    throw Error("cannot write to standard output, expected an open terminal, file or pipe");
   }
 }
 
@@ -252,7 +253,7 @@ Answer answer_of(const bipointnet_model* model, const std::string& file, const O
   return {file, points, guesses_of(model, logits, options.top)};
 }
 
-// The number of the category that was named, -1 where the model has none.
+// The number of the category, or -1 if the model has none.
 int category_of(const bipointnet_model* model, const Options& options) {
   const std::size_t count = bipointnet_categories(model);
   std::string names;
@@ -279,7 +280,7 @@ Parts parts_of(const bipointnet_model* model, const std::string& file, const Opt
   }
   std::vector<std::size_t> counts(bipointnet_classes(model));
   for (const int label : labels) ++counts[static_cast<std::size_t>(label)];
-  Parts parts{file, points, {}};
+  Parts parts{file, bipointnet_task(model), points, {}};
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] > 0) parts.parts.push_back({bipointnet_class_name(model, i), counts[i]});
   }
@@ -295,10 +296,11 @@ void answer_all(const Options& options) {
   }
   const Model model = load(options.names[0]);
   category_of(model.get(), options);
-  if (bipointnet_segments(model.get()) != 0 && bipointnet_normalizes(model.get()) == 0 && !options.raw) {
+  if (bipointnet_task(model.get()) == std::string("semantic") && bipointnet_normalizes(model.get()) == 0 &&
+      !options.raw) {
     throw Error(options.names[0] +
-                ": reads blocks of rooms, expected --raw and files that hold such blocks; "
-                "`bipointnet segment` cuts a scan into blocks");
+                ": a model for blocks of rooms, expected --raw and files that hold such blocks; "
+                "`bipointnet segment` splits a scan into blocks");
   }
   std::string json;
   for (std::size_t i = 1; i < options.names.size(); ++i) {
@@ -340,7 +342,7 @@ int main(int count, char** arguments) {
     run({arguments + std::min(count, 1), arguments + count});
     return 0;
   } catch (const std::bad_alloc&) {
-    error = "not enough memory, expected more than the clouds and the model take";
+    error = "not enough memory for the clouds and the model";
   } catch (const std::exception& thrown) {
     error = thrown.what();
   }

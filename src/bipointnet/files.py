@@ -1,11 +1,11 @@
-"""Files that are never half-written: bytes go beside the target and are renamed over it."""
+"""Files that are never half-written: the bytes go to a temporary file beside the target, which then replaces it."""
 
 import os
 from pathlib import Path
 
 
 def write_beside(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` in one step; a kill at any moment leaves the old file or the new one."""
+    """Replace `path` with `content` atomically: if the process is killed, the old file or the new one remains."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

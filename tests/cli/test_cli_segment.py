@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import complaint, succeed
-from labelled_data import write_parts, write_rooms
+from labeled_data import write_parts, write_rooms
 
 import bipointnet
 from bipointnet.data import clouds
@@ -179,11 +179,11 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(parts, rooms, tmp_p
     [
         (
             ["--task", "part", "--category", "Unicorn"],
-            "has no class 'Unicorn' to segment; expected is one of: Airplane",
+            "has no class 'Unicorn' to segment; expected one of: Airplane",
         ),
         (["--task", "semantic"], "has no labeled rooms; expected data such as rooms; use --task part"),
         (["--task", "semantic", "--fold", "each"], "has no folds; expected S3DIS; leave --fold out"),
-        (["--task", "semantic", "--fold", "Area_1"], "has no folds, as S3DIS has; found fold 'Area_1'"),
+        (["--task", "semantic", "--fold", "Area_1"], "has no folds, unlike S3DIS; found fold 'Area_1'"),
     ],
 )
 def test_training_that_does_not_fit_the_data(parts, options, sentence, tmp_path):

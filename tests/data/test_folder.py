@@ -1,19 +1,15 @@
-"""Folders of one's own clouds, and how open_dataset() tells the layouts apart."""
+"""Folders of your own clouds: their splits, and the layouts that open_dataset() recognizes."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from dataset_errors import error_of
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bipointnet.data import clouds, folder, open_dataset, shapes
 from bipointnet.errors import UserError
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BIPOINTNET_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 def write_cloud(path: Path, points: int = 40, value: float = 0.0) -> Path:
@@ -29,13 +25,6 @@ def write_classes(root: Path, **counts: int) -> Path:
     return root
 
 
-def error_of(data: Path, points: int = 16) -> str:
-    with pytest.raises(UserError) as caught:
-        open_dataset(str(data), points)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 def test_given_split(tmp_path: Path) -> None:
     write_classes(tmp_path / "train", cup=3, bowl=2)
     write_classes(tmp_path / "test", cup=1, bowl=1)
@@ -46,29 +35,131 @@ def test_given_split(tmp_path: Path) -> None:
     assert data.train.points.dtype == np.float32
     assert data.train.labels.tolist() == [0, 0, 1, 1, 1]
     assert data.test.labels.tolist() == [0, 1]
-    assert data.train.points[:, 0, 1].tolist() == [100, 101, 0, 1, 2]  # each cloud is that of its own file
+    assert data.train.points[:, 0, 1].tolist() == [100, 101, 0, 1, 2]  # each label belongs to its own file
     assert all(len(set(cloud[:, 0])) == 32 for cloud in data.train.points)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# The test split of a folder without one
+
+NAMES = st.sets(st.text("abcdefgh0123456789_", min_size=1, max_size=3), min_size=2, max_size=40)
+
+
+def forced(names: set[str], seed: int) -> set[str]:
+    """The file that is on its side only because both splits need one: at most one."""
+    low = {name for name in names if folder._hash(name, seed) < 0.2}
+    return folder.hash_split(names, seed) ^ low
+
+
+@settings(deadline=None)
+@given(NAMES, st.text("xyz", min_size=1, max_size=9), st.integers(0, 1000))
+def test_adding_a_file_moves_no_other_file_unless_a_split_would_be_empty(names: set[str], new: str, seed: int) -> None:
+    before, after = folder.hash_split(names, seed), folder.hash_split(names | {new}, seed)
+    moved = (before ^ after) - {new}
+    assert moved <= forced(names, seed) | forced(names | {new}, seed)
+    assert max(len(forced(names, seed)), len(moved)) <= 1
+
+
+@settings(deadline=None)
+@given(NAMES, st.integers(0, 1000))
+def test_both_splits_have_a_file_and_the_order_of_the_files_is_irrelevant(names: set[str], seed: int) -> None:
+    tested = folder.hash_split(names, seed)
+    assert tested < names
+    assert tested
+    assert folder.hash_split(sorted(names, reverse=True), seed) == tested
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_fifth_of_many_files_is_held_out(seed: int) -> None:
+    count = 20_000
+    share = len(folder.hash_split([f"cup/{k}.ply" for k in range(count)], seed)) / count
+    assert abs(share - 0.2) < 5 * np.sqrt(0.2 * 0.8 / count)  # 5 standard deviations of a binomial share
+
+
+def test_the_hash_is_the_same_on_every_machine() -> None:
+    held_out = folder.hash_split([f"cup/cup{k}.npy" for k in range(10)])
+    assert held_out == {"cup/cup2.npy", "cup/cup7.npy"}
+
+
+def held_out_of(root: Path, seed: int = 0, held_out: tuple[str, ...] = ()) -> set[str]:
+    """The held-out files of classes that `write_classes` wrote, checked against the points of both splits."""
+    data = open_dataset(str(root), 16, seed, held_out=held_out)
+    files = sorted(root.glob("*/*.npy"))
+    values = {f"{file.parent.name}/{file.name}": np.load(file)[0, 1] for file in files}
+    expected = {False: [], True: []}
+    for name, value in values.items():
+        expected[name in data.held_out].append(value)
+    assert data.train.points[:, 0, 1].tolist() == expected[False]
+    assert data.test.points[:, 0, 1].tolist() == expected[True]
+    for split in (data.train, data.test):
+        assert split.labels.tolist() == [int(value // 100) for value in split.points[:, 0, 1]]
+    assert sorted(data.held_out) == list(data.held_out)
+    return set(data.held_out)
+
+
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(2, 12), min_size=1, max_size=3), st.integers(0, 1000))
-def test_drawn_split(tmp_path_factory: pytest.TempPathFactory, counts: list[int], seed: int) -> None:
+def test_a_new_scan_moves_no_training_file_into_the_test_split(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], seed: int
+) -> None:
     root = write_classes(tmp_path_factory.mktemp("data"), **{f"class{i}": count for i, count in enumerate(counts)})
-    data = folder.folder(root, 16, seed)
-    for label, count in enumerate(counts):
-        train, test = (set(split.points[split.labels == label, 0, 1]) for split in (data.train, data.test))
-        assert len(test) == max(1, round(0.2 * count))
-        assert len(train) == count - len(test)
-        assert train | test == {100 * label + index for index in range(count)}
-    again = folder.folder(root, 16, seed)
-    assert np.array_equal(again.train.points, data.train.points)
-    assert np.array_equal(again.test.points, data.test.points)
+    names = {f"class{i}/class{i}{k}.npy" for i, count in enumerate(counts) for k in range(count)}
+    before = held_out_of(root, seed)
+    assert before < names
+    write_cloud(root / "class0" / "new.npy", value=99)
+    assert held_out_of(root, seed, tuple(before)) == before, "the list of a checkpoint decides"
+    of_class = {name for name in names if name.startswith("class0/")}
+    may_move = forced(of_class, seed) | forced(of_class | {"class0/new.npy"}, seed) | {"class0/new.npy"}
+    assert held_out_of(root, seed) ^ before <= may_move
+
+
+def test_one_more_file_leaves_the_split_of_the_others(tmp_path: Path) -> None:
+    write_classes(tmp_path, cup=20)
+    before = held_out_of(tmp_path)
+    for k in range(30):
+        write_cloud(tmp_path / "cup" / f"new{k}.npy", value=20 + k)
+    assert {name for name in held_out_of(tmp_path) if "new" not in name} == before
 
 
 def test_split_depends_on_the_seed(tmp_path: Path) -> None:
     write_classes(tmp_path, cup=20)
-    tested = {tuple(open_dataset(str(tmp_path), 16, seed).test.points[:, 0, 1]) for seed in range(4)}
-    assert len(tested) > 1
+    assert len({tuple(sorted(held_out_of(tmp_path, seed))) for seed in range(4)}) == 4
+
+
+def test_a_list_of_held_out_files_is_the_test_split(tmp_path: Path) -> None:
+    write_classes(tmp_path, cup=4, bowl=3, vase=1)
+    held_out = ("cup/cup0.npy", "cup/gone.npy", "bowl/bowl2.npy", "bowl/bowl1.npy")
+    (tmp_path / "bowl" / "bowl1.npy").unlink()
+    data = open_dataset(str(tmp_path), 16, held_out=held_out)
+    assert data.held_out == ("bowl/bowl2.npy", "cup/cup0.npy"), "files that no longer exist are skipped"
+    assert data.test.labels.tolist() == [0, 1]
+    assert data.train.labels.tolist() == [0, 1, 1, 1, 2], "new classes and files are training files"
+    for name in ("cup/cup1", "cup/cup2", "cup/cup3", "bowl/bowl0", "vase/vase0"):
+        (tmp_path / f"{name}.npy").unlink()
+    (tmp_path / "vase").rmdir()
+    data = open_dataset(str(tmp_path), 16, held_out=held_out)
+    assert (data.train.points.shape, data.channels) == ((0, 16, 3), 3), "training files are not needed for the test"
+    assert data.test.points[:, 0, 1].tolist() == [102, 0]
+
+
+def test_a_list_of_held_out_files_that_are_all_gone(tmp_path: Path) -> None:
+    write_classes(tmp_path, cup=4)
+    with pytest.raises(UserError) as caught:
+        open_dataset(str(tmp_path), 16, held_out=("cup/b.npy", "cup/a.npy"))
+    assert str(caught.value) == (
+        f"{tmp_path}: none of the 2 held-out test files is left (the first was cup/a.npy); name the folder the model"
+        " was trained on, or restore the files"
+    )
+
+
+def test_data_with_a_split_of_their_own_hold_out_no_files(tmp_path: Path) -> None:
+    write_classes(tmp_path / "train", cup=3)
+    write_classes(tmp_path / "test", cup=1)
+    assert open_dataset(str(tmp_path), 16).held_out == ()
+    data = open_dataset(str(tmp_path), 16, held_out=("cup/cup0.npy",))
+    assert (len(data.train), len(data.test), data.held_out) == (3, 1, ())
+
+
+# Files and layouts
 
 
 def test_formats_mix_and_meshes_fill_any_pool(tmp_path: Path) -> None:
@@ -129,21 +220,23 @@ def test_class_without_files(tmp_path: Path, split: bool) -> None:
     (root / "bowl").mkdir()
     (root / "bowl" / "notes.md").write_text("no cloud")
     message = error_of(tmp_path)
-    assert message.startswith(f"{root / 'bowl'}: the folder of this class holds no file that can be read")
+    assert message.startswith(f"{root / 'bowl'}: the folder of this class has no file that can be read")
     assert " ".join(clouds.SUFFIXES) in message
 
 
 def test_class_with_one_file(tmp_path: Path) -> None:
     write_classes(tmp_path, cup=2, bowl=1)
     message = error_of(tmp_path)
-    assert message.startswith(f"{tmp_path / 'bowl'}: the folder of this class holds one cloud (bowl0.npy) where two")
+    assert message.startswith(
+        f"{tmp_path / 'bowl'}: the folder of this class has one cloud (bowl0.npy), expected at least two"
+    )
     assert "add another or remove the folder" in message
 
 
 def test_bad_cloud_is_named(tmp_path: Path) -> None:
     write_classes(tmp_path, cup=3)
     bad = write_cloud(tmp_path / "cup" / "small.npy", points=15)
-    assert error_of(tmp_path).startswith(f"{bad}: holds 15 points where 16 are asked for; pass --points 15 or fewer")
+    assert error_of(tmp_path).startswith(f"{bad}: holds 15 points, expected at least 16; pass --points 15 or fewer")
     write_cloud(bad, value=np.nan)
     assert error_of(tmp_path).startswith(f"{bad}: 40 of 40 points have a NaN or infinite coordinate")
     bad.write_bytes(b"garbage")
@@ -155,18 +248,18 @@ def test_bad_cloud_is_named(tmp_path: Path) -> None:
 def test_unknown_layouts(tmp_path: Path) -> None:
     assert error_of(tmp_path / "none").startswith(f"{tmp_path / 'none'}: there is no such folder; name a data folder")
     message = error_of(tmp_path)
-    assert message.startswith(f"{tmp_path}: the folder is empty, which is no layout that is known")
+    assert message.startswith(f"{tmp_path}: the folder is empty, not a recognized layout; expected one of: ModelNet")
     assert "train_files.txt with *.h5" in message
     assert "train/CLASS/* with test/CLASS/*" in message
     file = write_cloud(tmp_path / "cloud.npy")
     assert error_of(file).startswith(f"{file}: is a file, not a folder")
-    assert "the folder holds cloud.npy, which is no layout" in error_of(tmp_path)
-    with pytest.raises(UserError, match="holds no folders where one a class is expected"):
+    assert "the folder holds cloud.npy, not a recognized layout" in error_of(tmp_path)
+    with pytest.raises(UserError, match="holds no folders, expected one per class"):
         folder.folder(tmp_path, 16)
 
 
 def test_points_must_be_positive(tmp_path: Path) -> None:
-    assert error_of(tmp_path, points=0) == "--points is 0 where at least 1 is expected"
+    assert error_of(tmp_path, points=0) == "--points is 0, expected at least 1"
 
 
 def test_shapes_are_the_same_for_every_seed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""ModelNet in its three published layouts, and what is said when they are broken."""
+"""ModelNet in its three published layouts, and the errors for broken files."""
 
 import sys
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from dataset_errors import error_of
 
 from bipointnet.data import modelnet, open_dataset
 from bipointnet.data.dataset import PointClouds
@@ -15,22 +16,10 @@ CLASSES = ("airplane", "flower_pot")
 TRIANGLE = "OFF3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n"
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BIPOINTNET_CACHE", str(tmp_path_factory.mktemp("cache")))
-
-
 def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
-
-
-def error_of(folder: Path, points: int = 16) -> str:
-    with pytest.raises(UserError) as caught:
-        open_dataset(str(folder), points)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 # HDF5
@@ -77,7 +66,7 @@ def test_hdf5(hdf5: Path, given: str) -> None:
     assert data.train.labels.dtype == np.int64
 
 
-def test_hdf5_is_not_taken_for_other_layouts(hdf5: Path) -> None:
+def test_hdf5_is_recognized_and_its_parent_is_not(hdf5: Path) -> None:
     assert modelnet.recognizes(hdf5)
     assert not modelnet.recognizes(hdf5.parent)
 
@@ -91,7 +80,7 @@ def test_cut_hdf5(hdf5: Path, share: float) -> None:
     assert "download it again" in message
 
 
-def test_hdf5_with_damaged_bytes_inside(hdf5: Path) -> None:
+def test_hdf5_with_damaged_bytes(hdf5: Path) -> None:
     with h5py.File(hdf5 / "a.h5", "r") as file:
         start = file["data"].id.get_chunk_info(0).byte_offset  # pyright: ignore[reportAttributeAccessIssue]
     whole = bytearray((hdf5 / "a.h5").read_bytes())
@@ -109,23 +98,23 @@ def test_hdf5_with_damaged_bytes_inside(hdf5: Path) -> None:
         ({"data": 3.0, "label": labels_of(0)}, "has no array 'data'"),
         (
             {"data": clouds_of(1)[0], "label": labels_of(0)},
-            "'data' is float32 of shape (64, 3) where float32 of shape (c",
+            "'data' is float32 of shape (64, 3), expected float32 of shape (c",
         ),
         ({"data": clouds_of(1)[..., :2], "label": labels_of(0)}, "'data' is float32 of shape (1, 64, 2)"),
-        ({"data": np.zeros((0, 64, 3), "f4"), "label": np.zeros((0, 1), "u1")}, "of shape (0, 64, 3) where"),
+        ({"data": np.zeros((0, 64, 3), "f4"), "label": np.zeros((0, 1), "u1")}, "of shape (0, 64, 3), expected"),
         ({"data": clouds_of(1).astype("i4"), "label": labels_of(0)}, "'data' is int32 of shape (1, 64, 3)"),
         (
             {"data": clouds_of(2), "label": np.zeros((2, 2), "u1")},
-            "'label' is uint8 of shape (2, 2) where whole numbers",
+            "'label' is uint8 of shape (2, 2), expected whole numbers",
         ),
         ({"data": clouds_of(2), "label": np.zeros((2, 1), "f4")}, "'label' is float32 of shape (2, 1)"),
         ({"data": clouds_of(2), "label": labels_of(0)}, "has 1 labels for 2 clouds"),
         (
             {"data": clouds_of(2), "label": labels_of(1, 2)},
-            "cloud 1 has the label 2 where 0 to 1 are expected, as shape",
+            "cloud 1 has the label 2, expected 0 to 1 for the 2 classes of shape",
         ),
-        ({"data": clouds_of(1, points=12), "label": labels_of(0)}, "holds 12 points where 16 are asked for; pass --p"),
-        ({"data": clouds_of(1, points=32), "label": labels_of(0)}, "has clouds of 32 points where a.h5 has 64"),
+        ({"data": clouds_of(1, points=12), "label": labels_of(0)}, "holds 12 points, expected at least 16; pass --p"),
+        ({"data": clouds_of(1, points=32), "label": labels_of(0)}, "has clouds of 32 points, expected 64 as in a.h5"),
     ],
 )
 def test_bad_hdf5(hdf5: Path, arrays: dict[str, object], sentence: str) -> None:
@@ -148,7 +137,7 @@ def test_hdf5_with_nan(hdf5: Path, value: float) -> None:
 
 def test_hdf5_lists(hdf5: Path) -> None:
     (hdf5 / "c.h5").unlink()
-    assert error_of(hdf5).startswith(f"{hdf5 / 'c.h5'}: there is no such file, though test_files.txt names it")
+    assert error_of(hdf5).startswith(f"{hdf5 / 'c.h5'}: there is no such file, but test_files.txt names it")
     (hdf5 / "test_files.txt").write_text("\n")
     assert error_of(hdf5).startswith(f"{hdf5 / 'test_files.txt'}: the list is empty")
     (hdf5 / "test_files.txt").write_bytes(b"\xff\xfe")
@@ -214,7 +203,7 @@ def test_pool_ends_at_the_smallest_cloud(text: Path) -> None:
 def test_text_of_modelnet10(tmp_path: Path) -> None:
     both = write_text_layout(write_text_layout(tmp_path / "data"), "modelnet10")
     (both / "modelnet10_test.txt").write_text("airplane_0003\n")
-    assert len(open_dataset(str(both), 16).test) == 2  # the lists of ModelNet40 win where both are there
+    assert len(open_dataset(str(both), 16).test) == 2  # ModelNet40 is chosen if both lists exist
     for file in both.glob("modelnet40_*"):
         file.unlink()
     assert "class 'flower_pot' has no cloud in the test split" in error_of(both)
@@ -226,7 +215,7 @@ def same(a: PointClouds, b: PointClouds) -> bool:
     return np.array_equal(a.train.points, b.train.points) and np.array_equal(a.test.points, b.test.points)
 
 
-def test_cache_answers_until_a_file_changes(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_used_until_a_file_changes(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = open_dataset(str(text), 16, seed=1)
     assert not same(first, open_dataset(str(text), 16, seed=2))
     with monkeypatch.context() as patched:
@@ -241,23 +230,23 @@ def test_cache_answers_until_a_file_changes(text: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
-        ("airplane/airplane_0001.txt", None, "there is no such file, though modelnet40_train.txt names it"),
-        ("flower_pot/flower_pot_0002.txt", None, "there is no such file, though modelnet40_test.txt names it"),
-        ("modelnet40_shape_names.txt", None, "there is no such file, though this layout"),
-        ("modelnet40_test.txt", None, "there is no such file, though this layout"),
-        ("modelnet40_test.txt", "sofa_0001\n", "the id 'sofa_0001' is of no class"),
+        ("airplane/airplane_0001.txt", None, "there is no such file, but modelnet40_train.txt names it"),
+        ("flower_pot/flower_pot_0002.txt", None, "there is no such file, but modelnet40_test.txt names it"),
+        ("modelnet40_shape_names.txt", None, "there is no such file, but this layout"),
+        ("modelnet40_test.txt", None, "there is no such file, but this layout"),
+        ("modelnet40_test.txt", "sofa_0001\n", "the class of the id 'sofa_0001' is not in the list"),
         (
             "airplane/airplane_0001.txt",
             text_cloud(9),
-            "holds 9 points where 16 are asked for; pass --points 9 or fewer",
+            "holds 9 points, expected at least 16; pass --points 9 or fewer",
         ),
         (
             "airplane/airplane_0003.txt",
             text_cloud(9),
-            "holds 9 points where 16 are asked for; pass --points 9 or fewer",
+            "holds 9 points, expected at least 16; pass --points 9 or fewer",
         ),
         ("airplane/airplane_0001.txt", text_cloud(30) + "nan,0,0,0,0,1\n", "1 of 31 points have a NaN"),
-        ("airplane/airplane_0003.txt", text_cloud(30) + "0.1,0.", "line 31 is '0.1,0.' where numbers"),
+        ("airplane/airplane_0003.txt", text_cloud(30) + "0.1,0.", "line 31 is '0.1,0.', expected the numbers"),
         ("airplane/airplane_0003.txt", "", "the file is empty"),
     ],
 )
@@ -328,7 +317,7 @@ def test_mesh_class_in_one_split_only(tmp_path: Path, split: str) -> None:
 
 
 def test_no_layout(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"holds none of train_files\.txt"):
+    with pytest.raises(UserError, match=r"not a ModelNet folder; expected train_files\.txt"):
         modelnet.modelnet(tmp_path, 16)
 
 

@@ -17,7 +17,7 @@ clouds = st.tuples(st.integers(1, 4), st.integers(1, 40), st.integers(3, 5)).fla
 
 @given(clouds)
 def test_tensors_are_normalized_as_arrays_are(x):
-    """Up to the last digit: the two libraries add the coordinates of a mean in another order."""
+    """Up to the last digit: the libraries sum the coordinates of a mean in different orders."""
     np.testing.assert_allclose(normalize(torch.from_numpy(x)).numpy(), normalize(x), rtol=1e-6, atol=1e-6)
 
 
@@ -41,7 +41,37 @@ def test_a_far_cloud_keeps_its_shape(make):
 
 @pytest.mark.parametrize("make", [np.asarray, torch.from_numpy])
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
-def test_large_and_tiny_clouds_leave_no_trace_of_their_size(make, scale):
+def test_the_scale_of_a_cloud_does_not_matter(make, scale):
     cloud = np.random.default_rng(1).normal(size=(30, 3)).astype(np.float32)
     found = np.asarray(normalize(make(cloud * np.float32(scale))))
     np.testing.assert_allclose(found, normalize(cloud), rtol=1e-5, atol=1e-6)
+
+
+@given(
+    arrays(np.float64, st.tuples(st.integers(2, 20), st.just(3)), elements=st.floats(-100, 100)),
+    arrays(np.float64, 3, elements=st.floats(-50, 50)),
+    st.floats(0.01, 100),
+)
+def test_moving_and_scaling_a_cloud_changes_nothing(xyz: np.ndarray, shift: np.ndarray, scale: float) -> None:
+    if np.ptp(xyz, axis=0).max() < 1e-3:  # below that, rounding after the shift changes the shape
+        return
+    np.testing.assert_allclose(normalize(xyz * scale + shift), normalize(xyz), atol=1e-6)
+
+
+@given(arrays(np.float32, 3, elements=st.floats(-(2.0**100), 2.0**100, width=32)), st.integers(1, 40))
+def test_identical_points_become_zeros(point: np.ndarray, count: int) -> None:
+    assert not normalize(np.tile(point, (count, 1))).any()
+
+
+def test_the_clouds_of_a_batch_are_normalized_one_by_one() -> None:
+    batch = np.random.default_rng(0).normal(size=(2, 4, 30, 5)).astype(np.float32)
+    before = batch.copy()
+    found = normalize(batch)
+    assert found.dtype == np.float32
+    assert np.array_equal(batch, before)
+    assert np.array_equal(found[..., 3:], batch[..., 3:])
+    np.testing.assert_allclose(found[1, 2], normalize(batch[1, 2]), atol=1e-6)
+
+
+def test_whole_numbers_become_floats() -> None:
+    assert np.isclose(np.linalg.norm(normalize(np.array([[0, 0, 0], [200, 0, 0]], np.uint8)), axis=1).max(), 1)

@@ -13,18 +13,13 @@ from bipointnet.errors import UserError
 S3DIS = ["ceiling", "floor", "wall", "beam", "column", "window", "door", "table", "chair", "sofa", "bookcase", "board"]
 
 
-@pytest.fixture(autouse=True)
-def cache_in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BIPOINTNET_CACHE", str(tmp_path))
-
-
 def apart(one: Item, other: Item, gap: float) -> bool:
-    """Whether a plane square to the floor and to a wall parts the two, with room to spare."""
+    """Whether a plane parallel to a wall separates the two, with a gap."""
     (low, high), (other_low, other_high) = one.bounds(), other.bounds()
     return bool(((low - other_high)[:2] >= gap).any() or ((other_low - high)[:2] >= gap).any())
 
 
-def test_classes_are_those_of_s3dis_in_their_order():
+def test_classes_are_those_of_s3dis_in_order():
     assert list(CLASSES) == [*S3DIS, "clutter"]
 
 
@@ -36,7 +31,7 @@ def test_furniture_does_not_intersect(seed: int):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_furniture_stands_on_the_floor_clear_of_doors_and_boards(seed: int):
+def test_furniture_is_on_the_floor_and_not_in_front_of_doors_and_boards(seed: int):
     room = furnish(np.random.default_rng(seed))
     for item in room.furniture:
         assert item.bounds()[0][2] == pytest.approx(0, abs=1e-9)
@@ -45,7 +40,7 @@ def test_furniture_stands_on_the_floor_clear_of_doors_and_boards(seed: int):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_clutter_off_the_floor_lies_on_a_table(seed: int):
+def test_clutter_above_the_floor_is_on_a_table(seed: int):
     room = furnish(np.random.default_rng(seed))
     tables = [item.bounds() for item in room.furniture if item.name == "table"]
     for low, high in (extra.bounds() for extra in room.extras if extra.name == "clutter"):
@@ -70,7 +65,7 @@ def test_points_are_inside_the_room_and_reach_its_walls(seed: int):
     assert (rgb <= 1).all()
 
 
-def test_floor_ceiling_and_walls_are_where_they_belong():
+def test_floor_ceiling_and_walls_are_in_place():
     size = furnish(np.random.default_rng(4)).size
     cloud, labels = make_room(np.random.default_rng(4), 8192)
     assert (cloud[labels == CLASSES.index("floor"), 2] == 0).all()
@@ -85,18 +80,23 @@ def test_classes_get_points_by_area():
         areas[CLASSES.index(item.name)] += sum(surface.areas().sum() for surface in item.surfaces)
     labels = make_room(np.random.default_rng(4), 40_000)[1]
     shares = np.bincount(labels, minlength=len(CLASSES)) / len(labels)
-    np.testing.assert_allclose(shares, areas / areas.sum(), atol=0.01)
+    expected = areas / areas.sum()
+    assert (np.abs(shares - expected) <= 5 * np.sqrt(expected * (1 - expected) / len(labels))).all()
 
 
-def test_a_handful_of_rooms_shows_all_classes():
+def test_24_rooms_show_all_classes():
+    """The rarest class, beams, is in half of the rooms: 24 rooms lack it with a probability of 6e-8."""
     seen = set()
-    for seed in range(6):
-        seen |= set(make_room(np.random.default_rng([3, seed]), 8192)[1].tolist())
+    for seed in range(24):
+        seen |= set(make_room(np.random.default_rng(seed), 2048)[1].tolist())
     assert seen == set(range(len(CLASSES)))
 
 
-def test_colors_tell_something_but_not_everything():
-    """A class's colors lie closer to their own mean than to the others' more often than chance, and not always."""
+def test_colors_are_informative_but_not_sufficient():
+    """The nearest mean color predicts the class better than chance (0.08), but far from always.
+
+    Measured over 5 ranges of seeds: a recall of 0.20 to 0.25.
+    """
     clouds, labels = zip(*(make_room(np.random.default_rng(seed), 4096) for seed in range(12)), strict=True)
     rgb, truth = np.concatenate(clouds)[:, 3:], np.concatenate(labels)
     half = len(rgb) // 2
@@ -106,18 +106,19 @@ def test_colors_tell_something_but_not_everything():
     assert 1.5 / len(CLASSES) < recall < 0.6
 
 
-def test_the_data_set_is_what_it_says_and_the_cache_gives_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_data_set_is_the_same_with_and_without_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BIPOINTNET_CACHE", str(tmp_path))
     made = rooms(train=3, test=2, points=512)
     assert (made.name, made.classes, made.point_classes, made.channels) == ("rooms", ("room",), CLASSES, 6)
     assert (made.train.points.shape, made.test.points.shape) == ((3, 512, 6), (2, 512, 6))
     assert made.train.labels.tolist() == [0, 0, 0]
     assert list(tmp_path.glob("rooms-*.npz"))
     with monkeypatch.context() as patched:
-        patched.setattr(rooms_module, "_make_split", lambda *_: pytest.fail("made anew in spite of the cache"))
+        patched.setattr(rooms_module, "make_room", lambda *_: pytest.fail("generated again in spite of the cache"))
         again = rooms(train=3, test=2, points=512)
     monkeypatch.setenv("BIPOINTNET_CACHE", str(tmp_path / "other"))
-    anew = rooms(train=3, test=2, points=512)
-    for copy in (again, anew):
+    generated = rooms(train=3, test=2, points=512)
+    for copy in (again, generated):
         for a, b in ((made.train, copy.train), (made.test, copy.test)):
             assert a.point_labels is not None
             assert b.point_labels is not None
@@ -125,7 +126,7 @@ def test_the_data_set_is_what_it_says_and_the_cache_gives_it_back(tmp_path: Path
             np.testing.assert_array_equal(a.point_labels, b.point_labels)
 
 
-def test_rooms_differ_between_seeds_and_splits_but_not_with_the_number_of_rooms():
+def test_rooms_differ_between_seeds_and_splits_but_do_not_depend_on_the_number_of_rooms():
     one, other, more = rooms(2, 2, 64, seed=0), rooms(2, 2, 64, seed=1), rooms(4, 2, 64, seed=0)
     np.testing.assert_array_equal(one.train.points, more.train.points[:2])
     for a, b in ((one.train, other.train), (one.test, other.test), (one.train, one.test)):
@@ -141,7 +142,7 @@ def test_rooms_differ_between_seeds_and_splits_but_not_with_the_number_of_rooms(
         ({"seed": -1}, "seed is -1"),
     ],
 )
-def test_impossible_sizes_are_refused(arguments: dict[str, int], message: str):
+def test_invalid_sizes_are_refused(arguments: dict[str, int], message: str):
     with pytest.raises(UserError, match=message):
         rooms(**arguments)
     if "points" in arguments:

@@ -1,4 +1,4 @@
-"""S3DIS in its published layouts, its folds, and what is said when files are broken."""
+"""S3DIS in its published layouts, its folds, and the errors for broken files."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from dataset_errors import error_of
 
 from bipointnet.data import open_dataset, s3dis
 from bipointnet.data.blocks import Columns, add_votes, cover
@@ -21,7 +22,7 @@ ONE_AREA = [
 
 
 def make_room(name: str, points: int = 300) -> tuple[np.ndarray, np.ndarray]:
-    """(N, 6) xyzrgb as published, in millimetres' digits and bytes, and a class for each point."""
+    """(N, 6) xyzrgb as published, rounded to millimeters and bytes, and the class of each point."""
     rng = np.random.default_rng(sum(name.encode()))
     xyz = rng.uniform((-7, 3, 0), (-5.4, 4.7, 2.6), (points, 3)).round(3)
     return np.hstack([xyz, rng.integers(0, 256, (points, 3))]), np.sort(rng.integers(0, 13, points))
@@ -54,7 +55,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def one_room_each(tmp_path: Path) -> Path:
-    """Two areas of a room, to be broken."""
+    """Two areas with one room each, for tests that break them."""
     for name in ("Area_1_office_1", "Area_2_office_1"):
         write_annotations(tmp_path, name)
     return tmp_path
@@ -82,13 +83,13 @@ def write_h5(path: Path, data: np.ndarray, label: np.ndarray) -> None:
 
 
 def blocks_of(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Blocks of 4096 points that carry their own number, and labels that follow from it."""
+    """Blocks of 4096 points filled with the number of the block, and labels derived from it."""
     data = np.broadcast_to(numbers[:, None, None].astype(np.float32), (len(numbers), 4096, 9))
     return data, np.broadcast_to((numbers % 13)[:, None].astype(np.uint8), (len(numbers), 4096))
 
 
 def write_blocks(root: Path, rooms: list[str]) -> Path:
-    """Three blocks a room, in files of 10 that do not end where rooms do."""
+    """Three blocks per room, in files of 10 blocks, so that rooms span files."""
     root.mkdir(parents=True)
     names = [room for room in rooms for _ in range(3)]
     starts = range(0, len(names), 10)
@@ -104,24 +105,17 @@ def hdf5(tmp_path: Path) -> Path:
     return write_blocks(tmp_path / "indoor3d_sem_seg_hdf5_data", SIX_AREAS)
 
 
-def error_of(folder: Path, points: int = 16) -> str:
-    with pytest.raises(UserError) as caught:
-        open_dataset(str(folder), points)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 # Folds
 
 
 def require_folds(parts: tuple[Fold, ...], rooms: list[str]) -> None:
     tested = [room for fold in parts for room in fold.rooms]
-    assert sorted(tested) == sorted(set(tested)) == sorted(rooms), "disjoint, and all"
+    assert sorted(tested) == sorted(set(tested)) == sorted(rooms), "disjoint and complete"
     assert len({fold.name for fold in parts}) == len(parts)
 
 
 @pytest.mark.parametrize("layout", ["published", "arrays", "hdf5"])
-def test_six_areas_are_six_folds_that_test_everything_once(layout: str, request: pytest.FixtureRequest):
+def test_six_areas_are_six_folds_that_test_every_room_once(layout: str, request: pytest.FixtureRequest):
     parts = folds(request.getfixturevalue(layout))
     require_folds(parts, SIX_AREAS)
     assert [fold.name for fold in parts] == [f"Area_{area}" for area in range(1, 7)]
@@ -130,29 +124,29 @@ def test_six_areas_are_six_folds_that_test_everything_once(layout: str, request:
 
 
 @pytest.mark.parametrize("count", [2, 5, 6, 34])
-def test_rooms_of_one_area_are_dealt_out(tmp_path: Path, count: int):
+def test_rooms_of_one_area_are_distributed_over_folds(tmp_path: Path, count: int):
     rooms = ONE_AREA[-count:]
     folder = write_blocks(tmp_path / "blocks", rooms)
     parts = folds(folder)
     require_folds(parts, rooms)
     assert len(parts) == min(4, count)
     for kind in {room.rpartition("_")[0] for room in rooms}:
-        of_kind = [sum(room.startswith(kind) for room in fold.rooms) for fold in parts]
-        assert max(of_kind) - min(of_kind) <= 1, "each kind is spread over the folds"
+        counts = [sum(room.startswith(kind) for room in fold.rooms) for fold in parts]
+        assert max(counts) - min(counts) <= 1, "each kind is distributed evenly"
     (folder / "room_filelist.txt").write_text("".join(f"{room}\n" for room in reversed(rooms)))
-    assert folds(folder) == parts, "in whatever order the rooms are named"
+    assert folds(folder) == parts, "in any order of the rooms"
 
 
 def test_a_single_room_has_no_folds(tmp_path: Path):
     write_array(tmp_path, "Area_1_office_1")
-    assert error_of(tmp_path).startswith(f"{tmp_path}: holds 1 room where two are needed")
+    assert error_of(tmp_path).startswith(f"{tmp_path}: holds 1 room, expected at least two")
 
 
-def test_the_usual_fold_is_area_5(hdf5: Path, tmp_path: Path):
+def test_the_default_fold_is_area_5(hdf5: Path, tmp_path: Path):
     assert open_dataset(str(hdf5), 16).name == "s3dis/Area_5"
     one_area = write_blocks(tmp_path / "one", ONE_AREA)
     assert open_dataset(str(one_area), 16).name == "s3dis/Area_6_rooms_1"
-    with pytest.raises(UserError, match="has no fold 'Area_7'; expected is one of Area_1, Area_2"):
+    with pytest.raises(UserError, match="has no fold 'Area_7'; expected one of Area_1, Area_2"):
         s3dis.s3dis(hdf5, 16, fold="Area_7")
 
 
@@ -160,7 +154,7 @@ def test_the_usual_fold_is_area_5(hdf5: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("rooms", [SIX_AREAS, ONE_AREA], ids=["six areas", "one area"])
-def test_blocks_go_where_their_room_goes(tmp_path: Path, rooms: list[str]):
+def test_blocks_are_in_the_split_of_their_room(tmp_path: Path, rooms: list[str]):
     folder = write_blocks(tmp_path / "blocks", rooms)
     for fold in folds(folder):
         data = s3dis.s3dis(folder, 4096, fold=fold.name)
@@ -184,7 +178,7 @@ def same_room(one: Room, other: Room) -> bool:
     return one.name == other.name and rows(one) == rows(other)
 
 
-def test_rooms_are_what_was_written_in_both_layouts(published: Path, arrays: Path):
+def test_rooms_are_the_same_in_both_layouts(published: Path, arrays: Path):
     for text, array in zip(read_rooms(published, SIX_AREAS), read_rooms(arrays, SIX_AREAS), strict=True):
         points, labels = make_room(array.name)
         np.testing.assert_allclose(array.points[:, :3], points[:, :3], rtol=1e-6)
@@ -211,8 +205,8 @@ def test_folds_of_whole_rooms_test_every_block_once(layout: str, request: pytest
         assert set(np.unique(data.train.point_labels)) <= set(range(13))
 
 
-def test_a_blocks_labels_are_its_points_labels(arrays: Path):
-    """Colors tell which point of the room it is."""
+def test_the_labels_of_a_block_are_those_of_its_points(arrays: Path):
+    """Colors identify the points of the room."""
     data = s3dis.s3dis(arrays, 16, fold="Area_3")
     points, labels = zip(*(make_room(name) for name in SIX_AREAS if name.startswith("Area_3")), strict=True)
     label_of = dict(zip(map(tuple, np.concatenate(points)[:, 3:].tolist()), np.concatenate(labels), strict=True))
@@ -223,7 +217,7 @@ def test_a_blocks_labels_are_its_points_labels(arrays: Path):
 
 
 @pytest.mark.parametrize("points", [64, 4096])
-def test_right_scores_of_blocks_label_every_point_of_a_room(published: Path, points: int):
+def test_correct_scores_of_blocks_label_every_point_of_a_room(published: Path, points: int):
     for room in read_rooms(published, SIX_AREAS[:2]):
         totals = np.zeros((len(room.points), 13))
         for blocks in cover(Columns.of(room.points, room.name), points, batch=4):
@@ -232,7 +226,7 @@ def test_right_scores_of_blocks_label_every_point_of_a_room(published: Path, poi
         assert metrics.overall_accuracy(confusion) == metrics.mean_iou(confusion) == 100
 
 
-def test_seed_and_room_choose_the_points(arrays: Path):
+def test_the_points_depend_on_the_seed_and_the_room_only(arrays: Path):
     one, other = (s3dis.s3dis(arrays, 16, seed=seed, fold="Area_1") for seed in (0, 1))
     assert not np.array_equal(one.test.points, other.test.points)
     again = s3dis.s3dis(arrays, 16, fold="Area_2")
@@ -253,11 +247,11 @@ def test_an_area_by_itself(published: Path, monkeypatch: pytest.MonkeyPatch):
     assert open_dataset(".", 16).name == "s3dis/Area_4_rooms_1"
 
 
-def test_the_parent_folder_will_do(published: Path):
+def test_the_parent_folder_is_accepted(published: Path):
     assert open_dataset(str(published.parent), 16).name == "s3dis/Area_5"
 
 
-def test_the_line_published_with_a_control_character(one_room_each: Path):
+def test_a_control_character_in_a_published_line_is_a_space(one_room_each: Path):
     before = next(iter(read_rooms(one_room_each, ["Area_1_office_1"])))
     file = one_room_each / "Area_1" / "office_1" / "Annotations" / "ceiling_1.txt"
     content = file.read_bytes()
@@ -282,16 +276,12 @@ TEN, LABELS = blocks_of(np.arange(10))
 @pytest.mark.parametrize(
     ("data", "label", "sentence"),
     [
-        (
-            TEN[..., :6],
-            LABELS,
-            "'data' is float32 of shape (10, 4096, 6) where float32 of shape (clouds, points, 9) is",
-        ),
-        (TEN[:, :10], LABELS[:, :10], "holds 10 points where 16 are asked for"),
-        (TEN[:, :99], LABELS[:, :99], "has blocks of 99 points where 4096 are expected"),
-        (TEN, LABELS[:9], "'label' is uint8 of shape (9, 4096) where whole numbers of shape (10, 4096) are expected"),
-        (TEN, LABELS[:, :4000], "'label' is uint8 of shape (10, 4000) where"),
-        (TEN, LABELS + 4, "4096 points have labels like 13 where 0 to 12 are expected, the classes of S3DIS"),
+        (TEN[..., :6], LABELS, "(10, 4096, 6), expected float32 of shape (clouds, points, 9);"),
+        (TEN[:, :10], LABELS[:, :10], "holds 10 points, expected at least 16"),
+        (TEN[:, :99], LABELS[:, :99], "has blocks of 99 points, expected 4096"),
+        (TEN, LABELS[:9], "'label' is uint8 of shape (9, 4096), expected whole numbers of shape (10, 4096)"),
+        (TEN, LABELS[:, :4000], "'label' is uint8 of shape (10, 4000), expected"),
+        (TEN, LABELS + 4, "4096 points have labels like 13, expected 0 to 12, the classes of S3DIS"),
     ],
 )
 def test_bad_hdf5(hdf5: Path, data: np.ndarray, label: np.ndarray, sentence: str):
@@ -304,16 +294,20 @@ def test_bad_hdf5(hdf5: Path, data: np.ndarray, label: np.ndarray, sentence: str
 @pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
-        ("room_filelist.txt", None, "there is no such file, though this layout has it"),
+        ("room_filelist.txt", None, "there is no such file, but this layout needs it"),
         (
             "room_filelist.txt",
             "Area_1_a_1\n" * 3 + "Area_2_a_1\n",
             "names the rooms of 4 blocks where the files of all_f",
         ),
         ("room_filelist.txt", "Area_1_a_1\n" * 30 + "Area_2_a_1\n" * 9, "names the rooms of 39 blocks where the files"),
-        ("room_filelist.txt", "Area_1_a_1\noffice_2\n", "'office_2' is no room where a name like Area_1_office_1 is"),
-        ("all_files.txt", None, "there is no such file, though this layout has it"),
-        ("ply_data_all_2.h5", None, "there is no such file, though all_files.txt names it"),
+        (
+            "room_filelist.txt",
+            "Area_1_a_1\noffice_2\n",
+            "'office_2' is not the name of a room, expected a name like Area_1_",
+        ),
+        ("all_files.txt", None, "there is no such file, but this layout needs it"),
+        ("ply_data_all_2.h5", None, "there is no such file, but all_files.txt names it"),
     ],
 )
 def test_bad_lists_of_hdf5(hdf5: Path, file: str, content: str | None, sentence: str):
@@ -332,7 +326,7 @@ def test_blocks_are_not_whole_rooms(hdf5: Path):
         next(read_rooms(hdf5, SIX_AREAS))
 
 
-def test_a_room_that_is_not_there(arrays: Path):
+def test_a_missing_room(arrays: Path):
     with pytest.raises(UserError, match="has no room 'Area_7_office_1' among its 12"):
         next(read_rooms(arrays, ["Area_7_office_1"]))
 
@@ -344,11 +338,11 @@ GOOD = "-15.6 39.1 2.6 93 86 78\n"
     ("content", "sentence"),
     [
         ("", "the file is empty; unpack the data again"),
-        (GOOD + "-15.6 39.1 2.6\n", "line 2 is '-15.6 39.1 2.6' where the 6 numbers x y z r g b are expected"),
-        ("-15.6 39.1 2.6\n" * 5, "line 1 is '-15.6 39.1 2.6' where the 6 numbers x y z r g b are expected"),
-        (GOOD + "-15.6 39.1 2.6 93 86\x10 78 9", "line 2 is '-15.6 39.1 2.6 93 86  78 9' where the 6 numbers"),
+        (GOOD + "-15.6 39.1 2.6\n", "line 2 is '-15.6 39.1 2.6', expected the 6 numbers x y z r g b"),
+        ("-15.6 39.1 2.6\n" * 5, "line 1 is '-15.6 39.1 2.6', expected the 6 numbers x y z r g b"),
+        (GOOD + "-15.6 39.1 2.6 93 86\x10 78 9", "line 2 is '-15.6 39.1 2.6 93 86  78 9', expected the 6 numbers"),
         (GOOD + "1 inf 2 93 86 78\n", "1 of 2 points have a NaN or infinite coordinate, the first is point 1"),
-        (GOOD + "1 2 3 93 256 78\n", "has colors from 78 to 256 where 0 to 255 are expected"),
+        (GOOD + "1 2 3 93 256 78\n", "has colors from 78 to 256, expected 0 to 255"),
     ],
 )
 def test_bad_annotation(one_room_each: Path, content: str, sentence: str):
@@ -363,7 +357,7 @@ def test_room_without_annotations(one_room_each: Path):
     folder = one_room_each / "Area_2" / "office_1" / "Annotations"
     for file in folder.iterdir():
         file.unlink()
-    assert error_of(one_room_each).startswith(f"{folder}: holds no CLASS_K.txt where the things of a room are expected")
+    assert error_of(one_room_each).startswith(f"{folder}: holds no CLASS_K.txt, expected one per object")
 
 
 ROOM = np.column_stack(make_room("Area_1_office_1"))
@@ -372,19 +366,19 @@ ROOM = np.column_stack(make_room("Area_1_office_1"))
 @pytest.mark.parametrize(
     ("room", "sentence"),
     [
-        (ROOM[:0], "the room is empty where at least one point is expected; leave the file out"),
+        (ROOM[:0], "the room is empty, expected at least one point; leave the file out"),
         (
             ROOM[:, [0, 1, 2, 6]],
-            "is float64 of shape (300, 4) where numbers of shape (points, 7) are expected: x y z r g b",
+            "is float64 of shape (300, 4), expected numbers of shape (points, 7): x y z r g b",
         ),
-        (ROOM[:, :6], "is float64 of shape (300, 6) where"),
-        (ROOM[0], "is float64 of shape (7,) where"),
-        (ROOM.astype(str), "is <U32 of shape (300, 7) where numbers"),
-        (ROOM + np.array([0, 0, 0, 0, 0, 0, 13]), "have labels like 13 where 0 to 12 are expected"),
-        (ROOM * (1, 1, 1, 1, 1, 1, 0.5), "points have labels like 0.5 where 0 to 12"),
+        (ROOM[:, :6], "is float64 of shape (300, 6), expected"),
+        (ROOM[0], "is float64 of shape (7,), expected"),
+        (ROOM.astype(str), "is <U32 of shape (300, 7), expected numbers"),
+        (ROOM + np.array([0, 0, 0, 0, 0, 0, 13]), "have labels like 13, expected 0 to 12"),
+        (ROOM * (1, 1, 1, 1, 1, 1, 0.5), "points have labels like 0.5, expected 0 to 12"),
         (ROOM * (1, 1, 1, 1, 1, 1, np.nan), "300 of 300 points have a NaN"),
-        (ROOM * (1, 1, 1, 2, 2, 2, 1), "has colors from 0 to 510 where 0 to 255 are expected"),
-        (ROOM * (9999, 1, 1, 1, 1, 1, 1), "m wide where at most 1000 m are expected; scale it to metres, or cut it"),
+        (ROOM * (1, 1, 1, 2, 2, 2, 1), "has colors from 0 to 510, expected 0 to 255"),
+        (ROOM * (9999, 1, 1, 1, 1, 1, 1), "m wide, expected at most 1000 m; scale it to meters, or cut it"),
     ],
 )
 def test_bad_array(tmp_path: Path, room: np.ndarray, sentence: str):

@@ -1,4 +1,4 @@
-"""ShapeNet Part in its two published layouts, and what is said when they are broken."""
+"""ShapeNet Part in its two published layouts, and the errors for broken files."""
 
 import json
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from dataset_errors import error_of
 
 from bipointnet.data import open_dataset, shapenet_part
 from bipointnet.data.dataset import PointClouds, Split
@@ -16,7 +17,7 @@ from bipointnet.errors import UserError
 
 SYNSETS = ["02691156", "02773838", "02954340", "02958343", "03001627", "03261776", "03467517", "03624134"]
 SYNSETS += ["03636649", "03642806", "03790512", "03797390", "03948459", "04099429", "04225987", "04379243"]
-# The numbers of the literature's part lists.
+# Part lists from the literature.
 LISTS = {
     "Airplane": [0, 1, 2, 3],
     "Earphone": [16, 17, 18],
@@ -40,7 +41,7 @@ SPLITS = {"train": shapes_of("train", 2), "val": shapes_of("val", 1), "test": sh
 
 
 def joined(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """What both layouts must give: train and val together, and test."""
+    """The expected arrays of both layouts: train and val together, and test."""
     train, val, test = (getattr(SPLITS[split], name) for split in ("train", "val", "test"))
     return np.concatenate([train, val]), test
 
@@ -91,13 +92,6 @@ def text(tmp_path: Path) -> Path:
     return folder
 
 
-def error_of(folder: Path, points: int = 16) -> str:
-    with pytest.raises(UserError) as caught:
-        open_dataset(str(folder), points)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 def test_part_lists_are_those_of_the_literature():
     assert sum(map(len, PARTS)) == len(POINT_CLASSES) == 50
     assert np.concatenate(PARTS).tolist() == list(range(50))
@@ -108,7 +102,7 @@ def test_part_lists_are_those_of_the_literature():
 
 
 @pytest.mark.parametrize("given", ["folder", "parent"])
-def test_hdf5_as_it_is_in_the_files(hdf5: Path, given: str):
+def test_hdf5_is_unchanged(hdf5: Path, given: str):
     data = open_dataset(str(hdf5 if given == "folder" else hdf5.parent), 16)
     assert (data.name, data.classes, data.point_classes, data.parts) == ("shapenet-part", CLASSES, POINT_CLASSES, PARTS)
     assert data.up == "y"
@@ -124,7 +118,7 @@ def pairs(split: Split, shape: int) -> set[tuple[float, ...]]:
     return {tuple(row) for row in np.column_stack([split.points[shape], split.point_labels[shape]]).tolist()}
 
 
-def test_text_draws_the_points_that_hdf5_has(text: Path, hdf5: Path):
+def test_text_has_the_points_of_hdf5(text: Path, hdf5: Path):
     drawn, stored = open_dataset(str(text), 16), open_dataset(str(hdf5), 16)
     for one, other in ((drawn.train, stored.train), (drawn.test, stored.test)):
         assert one.points.shape == (len(other), 2048, 3)
@@ -137,11 +131,11 @@ def test_text_draws_the_points_that_hdf5_has(text: Path, hdf5: Path):
             assert times.max() - times.min() <= 1
 
 
-def test_text_gives_more_points_where_more_are_asked_for(text: Path):
+def test_text_has_more_points_if_more_are_requested(text: Path):
     assert open_dataset(str(text), 3000).test.points.shape[1] == 3000
 
 
-def test_text_is_drawn_by_the_seed_and_kept_until_a_file_changes(text: Path, monkeypatch: pytest.MonkeyPatch):
+def test_text_depends_on_the_seed_and_is_cached_until_a_file_changes(text: Path, monkeypatch: pytest.MonkeyPatch):
     first = open_dataset(str(text), 16, seed=1)
     assert not np.array_equal(first.train.points, open_dataset(str(text), 16, seed=2).train.points)
     with monkeypatch.context() as patched:
@@ -189,12 +183,12 @@ def test_one_class_of_the_built_in_shapes():
         require_only(data, name)
 
 
-def test_a_category_that_is_not_there(hdf5: Path):
+def test_an_unknown_category(hdf5: Path):
     data = open_dataset(str(hdf5), 16)
-    with pytest.raises(UserError, match="shapenet-part: has no class 'Sofa' to segment; expected is one of: Airplane,"):
+    with pytest.raises(UserError, match="shapenet-part: has no class 'Sofa' to segment; expected one of: Airplane,"):
         data.only("Sofa")
     without = PointClouds("mine", ("Sofa",), data.train, data.test)
-    with pytest.raises(UserError, match="mine: has no class 'Sofa' to segment; expected is one of: none"):
+    with pytest.raises(UserError, match="mine: has no class 'Sofa' to segment; expected one of: none"):
         without.only("Sofa")
     lacking = Split(data.test.points[:0], data.test.labels[:0], SPLITS["test"].point_labels)
     with pytest.raises(UserError, match="class 'Cap' has no cloud in the test split; choose another class"):
@@ -225,37 +219,37 @@ BROKEN = np.where(np.arange(16 * POINTS * 3).reshape(VAL.points.shape) == 7, np.
         (
             {"pid": np.zeros((16, 47), np.uint8)},
             "",
-            "'pid' is uint8 of shape (16, 47) where whole numbers of shape (16, 4",
+            "'pid' is uint8 of shape (16, 47), expected whole numbers of shape (16, 4",
         ),
-        ({"pid": np.zeros((15, POINTS), np.uint8)}, "", "'pid' is uint8 of shape (15, 48) where"),
-        ({"pid": np.zeros((16, POINTS), np.float32)}, "", "'pid' is float32 of shape (16, 48) where whole numbers"),
+        ({"pid": np.zeros((15, POINTS), np.uint8)}, "", "'pid' is uint8 of shape (15, 48), expected"),
+        ({"pid": np.zeros((16, POINTS), np.float32)}, "", "'pid' is float32 of shape (16, 48), expected whole numbers"),
         (
             {"pid": BEFORE},
             f", cloud {np.flatnonzero(VAL.labels == 4)[0]}",
-            "point 0 has the part 11 where 12 to 15 are expected, the parts of Chair; unpack",
+            "point 0 has the part 11, expected 12 to 15, the parts of Chair; unpack",
         ),
         (
             {"pid": BEYOND},
             f", cloud {np.flatnonzero(VAL.labels == 4)[0]}",
-            "point 0 has the part 16 where 12 to 15 are expected, the parts of Chair; unpack",
+            "point 0 has the part 16, expected 12 to 15, the parts of Chair; unpack",
         ),
         (
             {"label": np.full((16, 1), 16, np.uint8)},
             "",
-            "cloud 0 has the label 16 where 0 to 15 are expected, as all_ob",
+            "cloud 0 has the label 16, expected 0 to 15 for the 16 classes of all_ob",
         ),
         ({"label": np.zeros((15, 1), np.uint8)}, "", "has 15 labels for 16 clouds"),
         ({"data": BROKEN}, ", cloud 0", "1 of 48 points have a NaN or infinite coordinate, the first is point 2"),
-        ({"data": VAL.points[:, :12]}, "", "holds 12 points where 16 are asked for; pass --points 12 or fewer"),
+        ({"data": VAL.points[:, :12]}, "", "holds 12 points, expected at least 16; pass --points 12 or fewer"),
         (
             {"data": VAL.points[..., :2]},
             "",
-            "'data' is float32 of shape (16, 48, 2) where float32 of shape (clouds, po",
+            "'data' is float32 of shape (16, 48, 2), expected float32 of shape (clouds, po",
         ),
         (
             {"data": VAL.points[:, :40], "pid": VAL_PARTS[:, :40]},
             "",
-            "has clouds of 40 points where ply_data_train0.h5 has 48; keep files of one size",
+            "has clouds of 40 points, expected 48 as in ply_data_train0.h5; keep files of one size",
         ),
     ],
 )
@@ -279,15 +273,15 @@ def test_missing_h5py(hdf5: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
-        ("val_hdf5_file_list.txt", None, "there is no such file, though this layout has it; unpack the data again"),
+        ("val_hdf5_file_list.txt", None, "there is no such file, but this layout needs it; unpack the data again"),
         ("val_hdf5_file_list.txt", "", "the list is empty"),
-        ("ply_data_test0.h5", None, "there is no such file, though test_hdf5_file_list.txt names it"),
-        ("all_object_categories.txt", None, "there is no such file, though this layout has it"),
-        ("all_object_categories.txt", "Sofa\t04256520\n", "names the category 'Sofa' where one of Airplane, Bag,"),
+        ("ply_data_test0.h5", None, "there is no such file, but test_hdf5_file_list.txt names it"),
+        ("all_object_categories.txt", None, "there is no such file, but this layout needs it"),
+        ("all_object_categories.txt", "Sofa\t04256520\n", "names the category 'Sofa', expected one of Airplane, Bag,"),
         (
             "all_object_categories.txt",
             "Bag\t02773838\nAirplane\t02691156\n",
-            "names other categories, or in another or",
+            "has other categories than the labels, or another order",
         ),
     ],
 )
@@ -313,23 +307,23 @@ GOOD = f"0 0 0 0 0 1 {PARTS[SPLITS['test'].labels[5]][0]}\n"
 @pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
-        ("synsetoffset2category.txt", None, "there is no such file, though this layout has it"),
-        ("synsetoffset2category.txt", "Boat\t1\n", "names the category 'Boat' where one of Airplane, Bag,"),
-        (TEST_LIST, None, "there is no such file, though this layout has it"),
+        ("synsetoffset2category.txt", None, "there is no such file, but this layout needs it"),
+        ("synsetoffset2category.txt", "Boat\t1\n", "names the category 'Boat', expected one of Airplane, Bag,"),
+        (TEST_LIST, None, "there is no such file, but this layout needs it"),
         (TEST_LIST, "{", "is not a list of names in JSON; unpack the data again"),
         (TEST_LIST, "7", "is not a list of names in JSON"),
         (TEST_LIST, "[]", "the list is empty"),
-        (TEST_LIST, '["shape_data/123/x"]', "'shape_data/123/x' is of no category in synsetoffset2category.txt"),
-        (TEST_LIST, '["x"]', "'x' is of no category"),
-        (SHAPE, None, "there is no such file, though shuffled_test_file_list.json names it"),
+        (TEST_LIST, '["shape_data/123/x"]', "the category of 'shape_data/123/x' is not in synsetoffset2category.txt"),
+        (TEST_LIST, '["x"]', "the category of 'x' is not in"),
+        (SHAPE, None, "there is no such file, but shuffled_test_file_list.json names it"),
         (SHAPE, "", "the file is empty; unpack the data again"),
-        (SHAPE, GOOD + "0 0 0 0 0 1\n", "line 2 is '0 0 0 0 0 1' where the 7 numbers x y z nx ny nz part are expected"),
-        (SHAPE, GOOD * 3 + "0 0 zero 0 0 1 2\n", "line 4 is '0 0 zero 0 0 1 2' where the 7 numbers"),
-        (SHAPE, "0 0 0\n" * 9, "line 1 is '0 0 0' where the 7 numbers"),
-        (SHAPE, "1 2 3 4 5 6\r7\n", "line 1 is '1 2 3 4 5 6\\r7' where the 7 numbers"),
+        (SHAPE, GOOD + "0 0 0 0 0 1\n", "line 2 is '0 0 0 0 0 1', expected the 7 numbers x y z nx ny nz part"),
+        (SHAPE, GOOD * 3 + "0 0 zero 0 0 1 2\n", "line 4 is '0 0 zero 0 0 1 2', expected the 7 numbers"),
+        (SHAPE, "0 0 0\n" * 9, "line 1 is '0 0 0', expected the 7 numbers"),
+        (SHAPE, "1 2 3 4 5 6\r7\n", "line 1 is '1 2 3 4 5 6\\r7', expected the 7 numbers"),
         (SHAPE, GOOD + "nan 0 0 0 0 1 2\n", "1 of 2 points have a NaN or infinite coordinate, the first is point 1"),
-        (SHAPE, GOOD + "0 0 0 0 0 1 50\n", "point 1 has the part 50 where"),
-        (SHAPE, GOOD.replace("\n", ".5\n"), f"has the part {GOOD.split()[-1]}.5 where"),
+        (SHAPE, GOOD + "0 0 0 0 0 1 50\n", "point 1 has the part 50, expected"),
+        (SHAPE, GOOD.replace("\n", ".5\n"), f"has the part {GOOD.split()[-1]}.5, expected"),
     ],
 )
 def test_bad_text_layout(text: Path, file: str, content: str | None, sentence: str):
@@ -339,7 +333,7 @@ def test_bad_text_layout(text: Path, file: str, content: str | None, sentence: s
     assert sentence in message
 
 
-def test_text_with_bytes_that_are_no_text(text: Path):
+def test_text_that_is_not_utf_8(text: Path):
     (text / SHAPE).write_bytes(b"\xff\xfe\x00 1 2\n")
     assert error_of(text).startswith(f"{text / SHAPE}: line 1 is ")
     (text / TEST_LIST).write_bytes(b"\xff\xfe")

@@ -83,7 +83,7 @@ class Recording(nn.Module):
 
 
 def test_a_split_is_labeled_with_the_logits_of_few_batches_in_memory(monkeypatch):
-    from labelled_data import POINTS, parts
+    from labeled_data import POINTS, parts
 
     from bipointnet.config import Config
     from bipointnet.training import tasks

@@ -261,3 +261,20 @@ def test_inspection_counts_what_a_vanilla_pointnet_has(classifier, tmp_path):
     sizes = inspection.packed_sizes(bipointnet.load(tmp_path / "m.bpn"))
     assert sizes["bytes"] == size
     assert sizes["ratio"] == pytest.approx(sizes["fp32"] / size, abs=0.01)
+
+
+def test_a_run_is_evaluated_on_the_files_it_held_out(classifier, tmp_path):
+    """The split of a folder of one's own files is the recorded one, whatever files were added since."""
+    rng = np.random.default_rng(0)
+    for name in "abc":
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for i in range(6):
+            np.save(tmp_path / "data" / name / f"{i}.npy", rng.normal(size=(40, 3)).astype(np.float32))
+    held_out = ["a/5.npy", "b/0.npy", "c/3.npy"]
+    tensors, facts = checkpoint.load(classifier / "last.safetensors")
+    checkpoint.save(tmp_path / "last.safetensors", tensors, {**facts, "held_out": held_out})
+    predictor = open_model(tmp_path)
+    assert predictor.held_out == tuple(held_out)
+    data = evaluate.open_test_data(predictor, str(tmp_path / "data"))
+    assert sorted(data.held_out) == held_out
+    assert len(data.test) == 3

@@ -94,8 +94,9 @@ class Program:
         }
         if any(op["op"] == "category" for op in self.ops):
             manifest["categories"] = CATEGORIES
-        packed = Packed(manifest, self.tensors)
-        return Packed(manifest, self.tensors | {"golden": reference.golden_logits(packed)})
+        golden = reference.golden_logits(Packed(manifest, self.tensors))
+        manifest["task"] = "classify" if golden.ndim == 1 else "part" if "categories" in manifest else "semantic"
+        return Packed(manifest, self.tensors | {"golden": golden})
 
 
 def content(packed: Packed) -> bytes:

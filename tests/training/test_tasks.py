@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from labelled_data import layered, parts
+from labeled_data import layered, parts
 
 from bipointnet.config import Config
 from bipointnet.data.dataset import PointClouds, Split

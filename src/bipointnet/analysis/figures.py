@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from bipointnet.analysis import theory
+from bipointnet.delta import delta
 from bipointnet.files import write_beside
-from bipointnet.runtime.reference import delta
 
 BLUE, ORANGE, GREEN, RED, SKY, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"
 COLORS = (BLUE, RED, GREEN, ORANGE, PURPLE, SKY, "#000000")

@@ -103,15 +103,18 @@ def open_runs(paths: list[Path]) -> list[RunPredictor]:
 
 def open_data(runs: list[RunPredictor], data: str | None) -> list[PointClouds]:
     """The data set of each run: `data`, or the built-in shapes if the run was trained on them."""
-    opened: dict[tuple[str, int], PointClouds] = {}
+    opened: dict[tuple[str, int, tuple[str, ...]], PointClouds] = {}
+    datasets = []
     for run in runs:
         if data is None and run.data != "shapes":
             raise UserError(f"{run.path}: trained on {run.data}, whose folder is not recorded; name it with --data")
         source = data or run.data
-        if (source, run.points) not in opened:
-            opened[source, run.points] = open_dataset(source, run.points)
-        require_matching_data(source, opened[source, run.points], run)
-    return [opened[data or run.data, run.points] for run in runs]
+        key = source, run.points, run.held_out
+        if key not in opened:
+            opened[key] = open_dataset(source, run.points, held_out=run.held_out)
+        require_matching_data(source, opened[key], run)
+        datasets.append(opened[key])
+    return datasets
 
 
 def study_runs(paths: list[Path], data: str | None, count: int, bar: Bar) -> list[StudiedRun]:

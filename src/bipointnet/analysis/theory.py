@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bipointnet.runtime.reference import delta
+from bipointnet.delta import delta
 
 NORMAL = NormalDist()
 DRAWN_AT_ONCE = 2**20

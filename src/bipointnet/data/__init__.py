@@ -1,20 +1,24 @@
-"""Data sets by name or folder."""
+"""Data sets by name or folder, and one cloud from any file (`clouds`), as NumPy arrays.
 
-from collections.abc import Callable, Sequence
+May import: errors, files. Never torch.
+"""
+
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from bipointnet.data import folder, modelnet, s3dis, shapenet_part
 from bipointnet.data.dataset import PointClouds
+from bipointnet.data.listing import subfolders
 from bipointnet.errors import UserError
 
 
 class Layout(NamedTuple):
-    """A kind of data set: how to tell that a folder holds it, how to open it, and how it looks."""
+    """A kind of data set: how to recognize and open a folder that holds it, and a description for errors."""
 
     recognizes: Callable[[Path], bool]
     open: Callable[[Path, int, int], PointClouds]
-    looks: str
+    description: str
 
 
 DATASETS: dict[str, Layout] = {
@@ -35,7 +39,7 @@ DATASETS: dict[str, Layout] = {
         s3dis.s3dis,
         "S3DIS as published (room_filelist.txt with *.h5, Area_N/ROOM/Annotations/*.txt, or Area_N_ROOM.npy)",
     ),
-    # The last: it takes any folders of files, those of a published data set too.
+    # Must be the last: it accepts any folders of files, also a published data set.
     "folder": Layout(
         folder.recognizes,
         folder.folder,
@@ -44,15 +48,27 @@ DATASETS: dict[str, Layout] = {
 }
 
 
-def open_dataset(data: str, points: int, seed: int = 0, fold: str | None = None) -> PointClouds:
-    """The built-in "shapes" or "rooms", or the data set in a folder (or in the one folder of it that holds any).
+def open_dataset(
+    data: str, points: int, seed: int = 0, fold: str | None = None, held_out: Collection[str] = ()
+) -> PointClouds:
+    """Open the built-in "shapes" or "rooms", or the data set in a folder.
 
-    Each cloud has at least `points` points, so that training can draw that many. `seed` chooses among a file's points
-    and draws the test split where the folder has none; what is built in is the same for every seed. `fold` is what to
-    test on, in data that come in folds.
+    Args:
+        data: "shapes", "rooms", or a folder. Its layout is recognized. The data set may also be in a subfolder, if it
+            is the only one there.
+        points: each cloud has at least this many points, so that training can draw that many.
+        seed: chooses among a file's points, and the test split where the folder has none. The built-in data sets are
+            the same for every seed.
+        fold: the fold to test on, for data that come in folds (see `fold_names`).
+        held_out: the files to test on, as an earlier call returned them in `PointClouds.held_out`, for folders of your
+            own files without a test split. Ignored for data with a test split of their own.
+
+    >>> data = open_dataset("shapes", points=512)
+    >>> len(data.classes), data.train.points.shape, data.test.points.shape
+    (20, (4800, 1024, 3), (800, 1024, 3))
     """
     if points < 1:
-        raise UserError(f"--points is {points} where at least 1 is expected")
+        raise UserError(f"--points is {points}, expected at least 1")
     if data in ("shapes", "rooms") and fold is not None:
         raise UserError(f"{data}: has no folds; found fold {fold!r}; leave --fold out")
     if data == "rooms":
@@ -67,12 +83,18 @@ def open_dataset(data: str, points: int, seed: int = 0, fold: str | None = None)
     if layout is DATASETS["s3dis"]:
         return s3dis.s3dis(place, points, seed, fold)
     if fold is not None:
-        raise UserError(f"{place}: has no folds, as S3DIS has; found fold {fold!r}; leave --fold out")
+        raise UserError(f"{place}: has no folds, unlike S3DIS; found fold {fold!r}; leave --fold out")
+    if layout is DATASETS["folder"]:
+        return folder.folder(place, points, seed, held_out)
     return layout.open(place, points, seed)
 
 
 def fold_names(data: str) -> list[str]:
-    """What `open_dataset` takes as fold: none of data that come in no folds."""
+    """The folds that `open_dataset` accepts for this data; an empty list where there are none.
+
+    >>> fold_names("shapes")
+    []
+    """
     if data in ("shapes", "rooms"):
         return []
     layout, place = _find(data)
@@ -80,7 +102,7 @@ def fold_names(data: str) -> list[str]:
 
 
 def _find(data: str) -> tuple[Layout, Path]:
-    """The data set in a folder, or in the one folder of it that holds any."""
+    """The data set in a folder, or in the one subfolder that holds any."""
     path = Path(data)
     if not path.is_dir():
         found = "is a file, not a folder" if path.exists() else "there is no such folder"
@@ -94,21 +116,21 @@ def _find(data: str) -> tuple[Layout, Path]:
             names = ", ".join(place.name for _, place in matches)
             raise UserError(f"{path}: holds {len(matches)} data sets ({names}); name one of them")
     raise UserError(
-        f"{path}: {_found(path)}, which is no layout that is known; expected is"
-        f" {', or '.join(layout.looks for layout in DATASETS.values())}"
+        f"{path}: {_content(path)}, not a recognized layout; expected one of:"
+        f" {'; '.join(layout.description for layout in DATASETS.values())}"
     )
 
 
 def _matches(path: Path, layouts: Sequence[Layout]) -> list[tuple[Layout, Path]]:
-    """The folder itself with the first of the layouts it has, or all folders in it that have one."""
-    for places in ([path], folder.subfolders(path)):
+    """The folder itself with the first layout that recognizes it, or all its subfolders that have one."""
+    for places in ([path], subfolders(path)):
         matches = [next(((layout, place) for layout in layouts if layout.recognizes(place)), None) for place in places]
         if any(matches):
             return [match for match in matches if match]
     return []
 
 
-def _found(path: Path) -> str:
+def _content(path: Path) -> str:
     names = sorted(entry.name + "/" * entry.is_dir() for entry in path.iterdir())
     if not names:
         return "the folder is empty"

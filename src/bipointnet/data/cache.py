@@ -1,4 +1,4 @@
-"""Arrays that take seconds or minutes to make are made once and kept."""
+"""A cache on disk for arrays that take seconds or minutes to compute."""
 
 import contextlib
 import hashlib
@@ -14,7 +14,7 @@ from bipointnet.files import write_beside
 
 
 def cache_folder() -> Path:
-    """BIPOINTNET_CACHE if set, else bipointnet/ in the user's cache folder."""
+    """The folder BIPOINTNET_CACHE if that is set, otherwise bipointnet/ in the user's cache folder."""
     chosen = os.environ.get("BIPOINTNET_CACHE")
     if chosen:
         return Path(chosen)
@@ -22,10 +22,13 @@ def cache_folder() -> Path:
 
 
 def cached(name: str, key: object, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The arrays `make()` returns, read back from the cache when `key` was made before.
+    """The arrays that `make()` returns, from the cache if it holds this `key`.
 
-    `key` is anything whose repr names all that the arrays depend on. A file that cannot be read is made anew; a folder
-    that cannot be written costs only the time next time.
+    The repr of `key` must contain everything that the arrays depend on. A cached file that cannot be read is computed
+    again. A folder that cannot be written is no error; the arrays are then computed again next time.
+
+    >>> cached("squares", ("squares", 1, 4), lambda: {"x": np.arange(4) ** 2})["x"].tolist()
+    [0, 1, 4, 9]
     """
     path = cache_folder() / f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.npz"
     try:

@@ -1,6 +1,6 @@
-"""What every data set is, once it is in memory: numpy arrays and names."""
+"""The form that every data set has once it is in memory: NumPy arrays and names."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,11 +9,15 @@ from bipointnet.errors import UserError
 
 @dataclass(frozen=True)
 class Split:
-    """A stack of clouds of one size.
+    """Clouds of one size, stacked.
 
-    points: (M, P, C) float32, xyz first, as the files hold them (not normalised).
-    labels: (M,) int64, the class of each cloud; zeros where clouds have no class of their own.
-    point_labels: (M, P) int64, the part or object each point belongs to, or None.
+    Attributes:
+        points: (M, P, C) float32, xyz first, as stored in the files (not normalized).
+        labels: (M,) int64, the class of each cloud; zeros where clouds have no class of their own.
+        point_labels: (M, P) int64, the part or object each point belongs to, or None.
+
+    >>> len(Split(np.zeros((5, 1024, 3), np.float32), np.array([0, 0, 1, 1, 2])))
+    5
     """
 
     points: np.ndarray
@@ -26,10 +30,25 @@ class Split:
 
 @dataclass(frozen=True)
 class PointClouds:
-    """A data set: its name in result files, the names behind the labels, its splits, and the axis that points up.
+    """A data set, as `open_dataset` returns it.
 
-    parts: for each class the labels its points may carry, in order; empty where points are no parts of their cloud's
-        class, as in rooms.
+    Attributes:
+        name: the name in result files.
+        classes: the names of the labels of clouds.
+        train: the clouds to learn from.
+        test: the clouds to evaluate.
+        point_classes: the names of the labels of points; empty where points have none.
+        up: the axis that points up.
+        parts: the point labels that occur in each class, in order; empty where points are not parts of an object, as
+            in rooms.
+        held_out: the files of the test split, as paths relative to the data folder ("chair/a.ply"), where it was chosen
+            by `open_dataset`; empty where the data set has a test split of its own.
+
+    >>> cup, bowl = np.zeros((1, 8, 3), np.float32), np.ones((1, 8, 3), np.float32)
+    >>> split = Split(np.concatenate([cup, bowl]), np.array([0, 1]))
+    >>> data = PointClouds("dishes", ("cup", "bowl"), train=split, test=split)
+    >>> data.channels, data.class_sizes.tolist()
+    (3, [2, 2])
     """
 
     name: str
@@ -39,21 +58,23 @@ class PointClouds:
     point_classes: tuple[str, ...] = ()
     up: str = "z"
     parts: tuple[tuple[int, ...], ...] = ()
+    held_out: tuple[str, ...] = ()
 
     @property
     def channels(self) -> int:
+        """Numbers per point: 3 for xyz."""
         return self.train.points.shape[-1]
 
     @property
     def class_sizes(self) -> np.ndarray:  # (classes,)
-        """How many clouds of each class there are, train and test together."""
+        """The number of clouds of each class, train and test together."""
         return np.bincount(np.concatenate([self.train.labels, self.test.labels]), minlength=len(self.classes))
 
     def only(self, name: str) -> "PointClouds":
-        """The clouds of one class, whose parts are numbered from 0."""
+        """The clouds of one class, with its parts numbered from 0."""
         if name not in self.classes or not self.parts:
             known = ", ".join(self.classes) if self.parts else "none, as its classes have no parts"
-            raise UserError(f"{self.name}: has no class '{name}' to segment; expected is one of: {known}")
+            raise UserError(f"{self.name}: has no class '{name}' to segment; expected one of: {known}")
         label = self.classes.index(name)
         parts = self.parts[label]
         renumbered = np.full(len(self.point_classes), -1)
@@ -66,12 +87,12 @@ class PointClouds:
             splits.append(
                 Split(split.points[rows], np.zeros(len(rows), np.int64), renumbered[split.point_labels[rows]])
             )
-        return PointClouds(
-            f"{self.name}/{name}",
-            (name,),
-            splits[0],
-            splits[1],
-            tuple(self.point_classes[part] for part in parts),
-            self.up,
-            (tuple(range(len(parts))),),
+        return replace(
+            self,
+            name=f"{self.name}/{name}",
+            classes=(name,),
+            train=splits[0],
+            test=splits[1],
+            point_classes=tuple(self.point_classes[part] for part in parts),
+            parts=(tuple(range(len(parts))),),
         )

@@ -1,8 +1,14 @@
-"""ModelNet40 and ModelNet10 as published: HDF5 of 2048 points, resampled text, or OFF meshes.
+"""ModelNet40 and ModelNet10 (Wu et al. 2015, arXiv 1406.5670): HDF5 of 2048 points, resampled text, or OFF meshes.
 
 modelnet40_ply_hdf5_2048/  train_files.txt, test_files.txt, shape_names.txt, *.h5 (`data`, `label`)
 modelnet40_normal_resampled/  modelnet40_train.txt, modelnet40_test.txt, modelnet40_shape_names.txt, CLASS/ID.txt
 ModelNet40/  CLASS/train/*.off, CLASS/test/*.off
+
+| data set | classes | train | test | points per cloud |
+|---|---|---|---|---|
+| ModelNet40, HDF5 | 40 | 9840 | 2468 | 2048 |
+| ModelNet40, text or OFF | 40 | 9843 | 2468 | 10,000, or any number |
+| ModelNet10, text or OFF | 10 | 3991 | 908 | 10,000, or any number |
 """
 
 from collections.abc import Sequence
@@ -11,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from bipointnet.data.dataset import PointClouds, Split
-from bipointnet.data.folder import Listing, read_splits, require_both_splits, subfolders
+from bipointnet.data.listing import Listing, listing_of, read_splits, require_both_splits, subfolders
 from bipointnet.data.published import (
     checked_clouds,
     cloud_labels,
@@ -29,9 +35,9 @@ def recognizes(folder: Path) -> bool:
 
 
 def modelnet(folder: Path, points: int, seed: int = 0) -> PointClouds:
-    """The data set in any of its layouts, with at least `points` points a cloud.
+    """The data set in any of its layouts, with at least `points` points per cloud.
 
-    `seed` draws the stored points of text and meshes; HDF5 keeps all of them in the file's order.
+    `seed` chooses the points of text and meshes; HDF5 keeps all points in the order of the file.
     """
     if _has_hdf5(folder):
         classes, splits = _open_hdf5(folder, points)
@@ -41,8 +47,8 @@ def modelnet(folder: Path, points: int, seed: int = 0) -> PointClouds:
         classes, splits = _open_meshes(folder, points, seed)
     else:
         raise UserError(
-            f"{folder}: holds none of train_files.txt (HDF5), modelnet40_train.txt (text), CLASS/train/*.off (meshes);"
-            " name the folder of ModelNet as it was unpacked"
+            f"{folder}: not a ModelNet folder; expected train_files.txt (HDF5), modelnet40_train.txt (text) or"
+            " CLASS/train/*.off (meshes); name the folder as it was unpacked"
         )
     name = {40: "modelnet40", 10: "modelnet10"}.get(len(classes), "modelnet")
     return PointClouds(name, classes, *splits, up="z" if _has_meshes(folder) else "y")
@@ -69,7 +75,7 @@ def _read_hdf5(file: Path, classes: Sequence[str], points: int) -> tuple[Path, S
 
 
 def _text_variant(folder: Path) -> str | None:
-    """Which lists the folder has: the published one has those of ModelNet10 beside those of ModelNet40."""
+    """The data set whose lists the folder has; the published folder has both, and ModelNet40 is chosen."""
     variants = ("modelnet40", "modelnet10")
     return next(
         (name for name in variants for split in ("train", "test") if _id_list(folder, name, split).is_file()), None
@@ -83,7 +89,7 @@ def _id_list(folder: Path, variant: str, split: str) -> Path:
 def _open_text(folder: Path, variant: str, points: int, seed: int) -> tuple[tuple[str, ...], tuple[Split, Split]]:
     classes = tuple(lines(folder / f"{variant}_shape_names.txt"))
     train = _listed_text(_id_list(folder, variant, "train"), classes, in_file_order=False)
-    # The protocol of the literature: a test cloud is the first points of its file.
+    # As in the literature, a test cloud consists of the first points of its file.
     test = _listed_text(_id_list(folder, variant, "test"), classes, in_file_order=True)
     require_both_splits(classes, np.array(train.labels), np.array(test.labels), folder)
     return classes, read_splits(f"{variant}-text", folder, (train, test), points, seed)
@@ -95,7 +101,7 @@ def _listed_text(listing: Path, classes: Sequence[str], in_file_order: bool) -> 
         name = identity.rpartition("_")[0]
         if name not in classes:
             raise UserError(
-                f"{listing}: the id '{identity}' is of no class in the list of shape names; unpack the data again"
+                f"{listing}: the class of the id '{identity}' is not in the list of shape names; unpack the data again"
             )
         file = listing.parent / name / f"{identity}.txt"
         require_listed(file, listing)
@@ -120,5 +126,4 @@ def _open_meshes(folder: Path, points: int, seed: int) -> tuple[tuple[str, ...],
 
 
 def _listed_meshes(folder: Path, classes: Sequence[str], split: str) -> Listing:
-    chosen = [(file, label) for label, name in enumerate(classes) for file in _meshes(folder / name / split)]
-    return Listing([file for file, _ in chosen], [label for _, label in chosen])
+    return listing_of(classes, {name: _meshes(folder / name / split) for name in classes})

@@ -1,4 +1,4 @@
-"""Files as data sets are published in: lists of names, text of numbers, and HDF5, each checked as it is read."""
+"""The files in which data sets are published: lists of names, text with numbers, and HDF5, all checked."""
 
 import io
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ import numpy as np
 
 from bipointnet.data.clouds import require_finite, require_points
 from bipointnet.data.dataset import Split
+from bipointnet.data.parsed import is_number, unreadable
 from bipointnet.errors import UserError
 
 
@@ -15,26 +16,26 @@ def text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise UserError(f"{path}: there is no such file, though this layout has it; unpack the data again") from error
+        raise UserError(f"{path}: there is no such file, but this layout needs it; unpack the data again") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: is not a readable list of names; unpack the data again") from error
 
 
 def lines(path: Path) -> list[str]:
-    """The lines of a list, those that are empty left out; one at least."""
+    """The lines of a list without the empty ones; at least one."""
     found = [stripped for line in text(path).splitlines() if (stripped := line.strip())]
     if not found:
-        raise UserError(f"{path}: the list is empty where a name a line is expected; unpack the data again")
+        raise UserError(f"{path}: the list is empty, expected one name per line; unpack the data again")
     return found
 
 
 def require_listed(file: Path, listing: Path) -> None:
     if not file.is_file():
-        raise UserError(f"{file}: there is no such file, though {listing.name} names it; unpack the data again")
+        raise UserError(f"{file}: there is no such file, but {listing.name} names it; unpack the data again")
 
 
 def listed_files(listing: Path) -> list[Path]:
-    """The lines name paths of the machine that made them; only the last component is ours."""
+    """The files of a list. Its lines are paths on the machine that wrote it; only the last component counts."""
     files = [listing.parent / Path(line).name for line in lines(listing)]
     for file in files:
         require_listed(file, listing)
@@ -42,8 +43,8 @@ def listed_files(listing: Path) -> list[Path]:
 
 
 def numbers(file: Path, columns: Sequence[str]) -> np.ndarray:
-    """(N, len(columns)) float64: a text file with these numbers on every line; the columns' names are for errors."""
-    # One line of S3DIS is published with a control character where a space belongs (Area_5, hallway_6).
+    """(N, len(columns)) float64: a text file with these numbers in every line; the names are used in errors."""
+    # One published line of S3DIS has a control character instead of a space (Area_5, hallway_6).
     content = _bytes(file).replace(b"\x10", b" ")
     if not content.strip():
         raise UserError(f"{file}: the file is empty; unpack the data again")
@@ -55,8 +56,8 @@ def numbers(file: Path, columns: Sequence[str]) -> np.ndarray:
         rows = list(enumerate(content.decode("latin-1").split("\n"), 1))
         number, row = next((each for each in rows if not _is_row(each[1], len(columns))), rows[0])
         raise UserError(
-            f"{file}: line {number} is {row.strip()[:60]!r} where the {len(columns)} numbers {' '.join(columns)} are"
-            " expected; correct or remove the line, or unpack the data again"
+            f"{file}: line {number} is {row.strip()[:60]!r}, expected the {len(columns)} numbers {' '.join(columns)};"
+            " correct or remove the line, or unpack the data again"
         )
     return found
 
@@ -65,19 +66,16 @@ def _bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror}); check the file and its permissions") from error
+        raise unreadable(file, error) from error
 
 
 def _is_row(row: str, columns: int) -> bool:
     fields = row.split()
-    try:
-        return len(list(map(float, fields))) in (columns, 0)
-    except ValueError:
-        return False
+    return len(fields) in (columns, 0) and all(map(is_number, fields))
 
 
 def hdf5_arrays(file: Path, names: Sequence[str]) -> list[np.ndarray]:
-    """The arrays of these names as stored."""
+    """The arrays with these names, as stored."""
     try:
         import h5py
     except ImportError as error:
@@ -87,7 +85,7 @@ def hdf5_arrays(file: Path, names: Sequence[str]) -> list[np.ndarray]:
             found = ", ".join(stored) or "nothing"
             parts = {name: stored[name] for name in names if name in stored}
             arrays = {name: part[()] for name, part in parts.items() if isinstance(part, h5py.Dataset)}
-    except Exception as error:  # h5py has no error type of its own: a cut file raises OSError, RuntimeError, ...
+    except Exception as error:  # h5py has no error type of its own: a truncated file raises OSError, RuntimeError, ...
         raise UserError(
             f"{file}: is not a whole HDF5 file; it may be cut short, unpack or download it again"
         ) from error
@@ -101,8 +99,8 @@ def checked_clouds(file: Path, data: np.ndarray, channels: int, points: int) -> 
     """The array `data` of a file as (M, P, channels) float32: finite, with at least one cloud and `points` points."""
     if data.ndim != 3 or data.shape[2] != channels or data.dtype.kind != "f" or len(data) == 0:
         raise UserError(
-            f"{file}: 'data' is {data.dtype} of shape {data.shape} where float32 of shape (clouds, points, {channels})"
-            " is expected; unpack the data again"
+            f"{file}: 'data' is {data.dtype} of shape {data.shape}, expected float32 of shape (clouds, points,"
+            f" {channels}); unpack the data again"
         )
     require_points(data.shape[1], points, file)
     data = data.astype(np.float32, copy=False)
@@ -113,11 +111,11 @@ def checked_clouds(file: Path, data: np.ndarray, channels: int, points: int) -> 
 
 
 def cloud_labels(file: Path, label: np.ndarray, count: int, classes: int, named_in: str) -> np.ndarray:
-    """The array `label` of a file with `count` clouds as (count,) int64; `named_in` is the list of the classes."""
+    """The array `label` of a file with `count` clouds as (count,) int64; `named_in` is the file with the classes."""
     if label.shape not in ((len(label),), (len(label), 1)) or label.dtype.kind not in "iu":
         raise UserError(
-            f"{file}: 'label' is {label.dtype} of shape {label.shape} where whole numbers of shape (clouds, 1) are"
-            " expected; unpack the data again"
+            f"{file}: 'label' is {label.dtype} of shape {label.shape}, expected whole numbers of shape (clouds, 1);"
+            " unpack the data again"
         )
     if len(label) != count:
         raise UserError(f"{file}: has {len(label)} labels for {count} clouds; unpack the data again")
@@ -125,34 +123,34 @@ def cloud_labels(file: Path, label: np.ndarray, count: int, classes: int, named_
     beyond = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(beyond):
         raise UserError(
-            f"{file}: cloud {beyond[0]} has the label {labels[beyond[0]]} where 0 to {classes - 1} are expected,"
-            f" as {named_in} names {classes} classes; restore the published {named_in}"
+            f"{file}: cloud {beyond[0]} has the label {labels[beyond[0]]}, expected 0 to {classes - 1} for the"
+            f" {classes} classes of {named_in}; restore the published {named_in}"
         )
     return labels
 
 
 def point_labels(file: Path, name: str, label: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """The array `name` of a file, a label for every point of its clouds, as int64 of their shape (M, P)."""
+    """The array `name` of a file, one label per point of its clouds, as int64 of shape (M, P)."""
     if label.shape != shape or label.dtype.kind not in "iu":
         raise UserError(
-            f"{file}: '{name}' is {label.dtype} of shape {label.shape} where whole numbers of shape {shape} are"
-            " expected, one a point; unpack the data again"
+            f"{file}: '{name}' is {label.dtype} of shape {label.shape}, expected whole numbers of shape {shape}, one"
+            " per point; unpack the data again"
         )
     return label.astype(np.int64)
 
 
 def join(parts: Sequence[tuple[Path, Split]]) -> Split:
-    """The clouds of several files, which must have one size, as one split."""
+    """Concatenate the clouds of several files, which must have one size."""
     first_file, first = parts[0]
     for file, part in parts:
         if part.points.shape[1] != first.points.shape[1]:
             raise UserError(
-                f"{file}: has clouds of {part.points.shape[1]} points where {first_file.name} has"
-                f" {first.points.shape[1]}; keep files of one size in a folder"
+                f"{file}: has clouds of {part.points.shape[1]} points, expected {first.points.shape[1]} as in"
+                f" {first_file.name}; keep files of one size in a folder"
             )
-    of_points = [part.point_labels for _, part in parts if part.point_labels is not None]
+    labeled = [part.point_labels for _, part in parts if part.point_labels is not None]
     return Split(
         np.concatenate([part.points for _, part in parts]),
         np.concatenate([part.labels for _, part in parts]),
-        np.concatenate(of_points) if of_points else None,
+        np.concatenate(labeled) if labeled else None,
     )

@@ -1,6 +1,11 @@
 """The built-in data set `rooms`: furnished rooms for semantic segmentation, with the 13 classes of S3DIS.
 
-Lengths are metres, z is up, and a room's corner is the origin. Furniture comes from the builders of `shapes`.
+| split | rooms | classes of points | points per room |
+|---|---|---|---|
+| train | 64 | 13 | 16,384; 65,536 before it is cut into blocks |
+| test | 16 | 13 | 16,384; 65,536 before it is cut into blocks |
+
+Lengths are in meters, z is up, and one corner of a room is the origin. The furniture comes from `shapes`.
 """
 
 from collections.abc import Sequence
@@ -11,8 +16,9 @@ import numpy as np
 from bipointnet.data.blocks import Columns, grid_blocks
 from bipointnet.data.cache import cached
 from bipointnet.data.dataset import PointClouds, Split
-from bipointnet.data.shapes import build, check_size
-from bipointnet.data.solids import Surface, box, grid, joined, rotation, sample
+from bipointnet.data.generated import check_size, generated_splits
+from bipointnet.data.shapes import build
+from bipointnet.data.solids import Rng, Surface, box, grid, joined, rotation, sample
 
 CLASSES: tuple[str, ...] = (
     "ceiling",
@@ -33,8 +39,8 @@ CLASSES: tuple[str, ...] = (
 # Part of the cache key: raise it whenever the same seed gives other rooms than before.
 VERSION = 1
 COLOR_NOISE = 0.05
-DENSE = 65536  # points of a room that is cut into blocks: about 2000 a block
-GAP = 0.06  # free floor between any two pieces of furniture
+DENSE = 65536  # points of a room that is cut into blocks: about 2000 per block
+GAP = 0.06  # meters of free floor between any two pieces of furniture
 PLACING_TRIES = 25
 
 _PALETTE = {
@@ -53,12 +59,10 @@ _PALETTE = {
     "clutter": [(0.75, 0.25, 0.20), (0.25, 0.45, 0.65), (0.30, 0.52, 0.28), (0.80, 0.72, 0.35), (0.40, 0.40, 0.40)],
 }
 
-Rng = np.random.Generator
-
 
 @dataclass(frozen=True)
 class Item:
-    """One thing in a room: its class, its surfaces in place, and a color  # (3,) for each surface."""
+    """One object in a room: its class, its surfaces in place, and one color (3,) per surface."""
 
     name: str
     surfaces: tuple[Surface, ...]
@@ -70,13 +74,14 @@ class Item:
 
 @dataclass(frozen=True)
 class Room:
-    """A room and what is in it.
+    """A room and its content.
 
-    size: (3,) width, depth and height.
-    shell: floor, ceiling, walls and beams.
-    furniture: what stands on the floor and keeps clear of all other furniture, columns among it.
-    extras: what lies on furniture or is set in walls.
-    taken: rectangles of the floor, each (2, 2), where nothing more may stand.
+    Attributes:
+        size: (3,) width, depth and height.
+        shell: floor, ceiling, walls and beams.
+        furniture: objects on the floor, columns included; no two of them touch.
+        extras: objects on furniture or in walls.
+        taken: rectangles of the floor, each (2, 2), that are occupied.
     """
 
     size: np.ndarray
@@ -90,7 +95,7 @@ class Room:
 
 
 def _item(rng: Rng, name: str, surfaces: list[Surface]) -> Item:
-    """One of the class's colors, a little off for this item and a little more for each surface of it."""
+    """One of the class's colors, varied a little for this item and again for each of its surfaces."""
     shades = _PALETTE[name]
     base = np.array(shades[rng.integers(len(shades))]) + rng.normal(0, 0.04, 3) + rng.normal(0, 0.06)
     colors = [base + rng.normal(0, 0.04, 3) for _ in surfaces]
@@ -104,7 +109,7 @@ def _rectangle(origin: np.ndarray, along: np.ndarray, up: np.ndarray) -> Surface
 
 @dataclass(frozen=True)
 class _Side:
-    """One wall: a corner on the floor, the unit vector along the wall from there, and the one into the room."""
+    """One wall: its first corner on the floor, and unit vectors along the wall and into the room."""
 
     corner: np.ndarray
     along: np.ndarray
@@ -117,7 +122,7 @@ class _Side:
         return _rectangle(origin, (stop - start) * self.along, np.array([0, 0, high - low]))
 
     def slab(self, start: float, stop: float, low: float, high: float, thickness: float) -> Surface:
-        """A box that stands out from the wall by its thickness."""
+        """A box on the wall that protrudes by its thickness."""
         middle = self.corner + (start + stop) / 2 * self.along + thickness / 2 * self.inward
         across = np.abs(self.along) * (stop - start) + np.abs(self.inward) * thickness
         return box((across[0], across[1], high - low), (middle[0], middle[1], low))
@@ -136,7 +141,7 @@ def _sides(size: np.ndarray) -> list[_Side]:
 
 @dataclass(frozen=True)
 class _Opening:
-    """A stretch of wall, from start to stop and low to high, that is not wall but a door, a window or a board."""
+    """The rectangle of a door, window or board on a wall: from start to stop along it, from low to high above it."""
 
     name: str
     start: float
@@ -146,7 +151,7 @@ class _Opening:
 
 
 def _openings(rng: Rng, side: _Side, wanted: list[str]) -> list[_Opening]:
-    """The wanted things beside each other along one wall, as far as there is room."""
+    """The wanted openings side by side along one wall, as many as fit."""
     openings = []
     at = rng.uniform(0.25, 0.6)
     for name in wanted:
@@ -175,7 +180,7 @@ def _fill(rng: Rng, side: _Side, hole: _Opening) -> Item:
 
 
 def _wall(side: _Side, openings: list[_Opening]) -> Surface:
-    """The wall around its doors and windows; a board hangs in front of a wall that goes on behind it."""
+    """The wall around its doors and windows; behind a board, the wall continues."""
     pieces, at = [], 0.0
     for hole in (o for o in openings if o.name != "board"):
         pieces.append(side.piece(at, hole.start, 0, side.height))
@@ -187,7 +192,7 @@ def _wall(side: _Side, openings: list[_Opening]) -> Surface:
 
 
 def _shell(rng: Rng, room: Room) -> None:
-    """Floor, ceiling, beams, and walls with what is in them; keeps the floor before doors and boards free."""
+    """Add floor, ceiling, beams, and walls with their openings; keep the floor in front of openings free."""
     width, depth, height = room.size
     x, y, z = np.diag(room.size)
     room.shell.append(_item(rng, "floor", [_rectangle(np.zeros(3), x, y)]))
@@ -216,27 +221,27 @@ def _footprint(surfaces: Sequence[Surface]) -> np.ndarray:  # (2, 2): lower and 
 
 
 def _object(rng: Rng, kind: str, size: tuple[float, float, float]) -> list[Surface]:
-    """An object of `shapes` scaled to a size in metres, standing on the origin."""
+    """An object of `shapes` scaled to a size in meters, with the middle of its bottom at the origin."""
     surfaces = [surface for surface, _ in build(kind, rng)]
     lower, upper = joined(surfaces).bounds()
     foot = np.array([(lower[0] + upper[0]) / 2, (lower[1] + upper[1]) / 2, lower[2]])
     return [surface.moved(-foot).scaled(np.array(size) / (upper - lower)) for surface in surfaces]
 
 
-def _stand(surfaces: Sequence[Surface], yaw: float, at: np.ndarray) -> list[Surface]:
+def _rotate_and_move(surfaces: Sequence[Surface], yaw: float, at: np.ndarray) -> list[Surface]:
     turn = rotation("z", yaw)
     return [surface.mapped(turn).moved((at[0], at[1], 0.0)) for surface in surfaces]
 
 
-def _place(rng: Rng, room: Room, name: str, standing: list[Surface]) -> Item | None:
-    """Adds furniture where it stands, unless that is outside the room or too near something else."""
-    foot = _footprint(standing)
+def _place(rng: Rng, room: Room, name: str, surfaces: list[Surface]) -> Item | None:
+    """Add furniture in place, unless it is outside the room or too near another object."""
+    foot = _footprint(surfaces)
     if (foot[0] < 0.01).any() or (foot[1] > room.size[:2] - 0.01).any():
         return None
     if any((foot[0] < other[1] + GAP).all() and (other[0] < foot[1] + GAP).all() for other in room.taken):
         return None
     room.taken.append(foot)
-    item = _item(rng, name, standing)
+    item = _item(rng, name, surfaces)
     room.furniture.append(item)
     return item
 
@@ -244,28 +249,28 @@ def _place(rng: Rng, room: Room, name: str, standing: list[Surface]) -> Item | N
 def _place_freely(rng: Rng, room: Room, name: str, surfaces: list[Surface]) -> Item | None:
     for _ in range(PLACING_TRIES):
         yaw = rng.integers(4) * np.pi / 2 + rng.uniform(-0.1, 0.1)
-        item = _place(rng, room, name, _stand(surfaces, yaw, rng.uniform(0, 1, 2) * room.size[:2]))
+        item = _place(rng, room, name, _rotate_and_move(surfaces, yaw, rng.uniform(0, 1, 2) * room.size[:2]))
         if item:
             return item
     return None
 
 
 def _place_at_wall(rng: Rng, room: Room, name: str, surfaces: list[Surface]) -> Item | None:
-    """Adds furniture with its back (-y) to a wall."""
+    """Add furniture with its back (-y) to a wall."""
     back = -_footprint(surfaces)[0, 1]
     sides = _sides(room.size)
     for _ in range(PLACING_TRIES):
         side = sides[rng.integers(4)]
         yaw = np.arctan2(-side.inward[0], side.inward[1])
         at = side.corner + rng.uniform(0, side.length) * side.along + (back + rng.uniform(0.02, 0.2)) * side.inward
-        item = _place(rng, room, name, _stand(surfaces, yaw, at))
+        item = _place(rng, room, name, _rotate_and_move(surfaces, yaw, at))
         if item:
             return item
     return None
 
 
 def _dining(rng: Rng, room: Room) -> None:
-    """A table, chairs that face it, and things on top of it."""
+    """Add a table, chairs that face it, and objects on top of it."""
     size = (rng.uniform(0.9, 2.0), rng.uniform(0.6, 1.1), rng.uniform(0.68, 0.78))
     table = _place_freely(rng, room, "table", _object(rng, "table", size))
     if table is None:
@@ -278,12 +283,12 @@ def _dining(rng: Rng, room: Room) -> None:
         away = np.abs(outward) @ (upper - lower)[:2] / 2 + rng.uniform(0.38, 0.55)
         slide = rng.uniform(-0.2, 0.2) * outward[::-1]
         yaw = np.arctan2(outward[0], -outward[1]) + rng.uniform(-0.2, 0.2)
-        _place(rng, room, "chair", _stand(chair, yaw, middle[:2] + away * outward + slide))
+        _place(rng, room, "chair", _rotate_and_move(chair, yaw, middle[:2] + away * outward + slide))
     long_way = int(upper[1] - lower[1] > upper[0] - lower[0])
     for slot in rng.permutation([-0.25, 0.0, 0.25])[: int(rng.integers(0, 4))]:
         at = np.array([middle[0], middle[1], upper[2]])
         at[long_way] += slot * (upper - lower)[long_way]
-        thing = [surface.moved(at) for surface in _small_thing(rng, 0.18 * (upper - lower)[long_way])]
+        thing = [surface.moved(at) for surface in _small_object(rng, 0.18 * (upper - lower)[long_way])]
         room.extras.append(_item(rng, "clutter", thing))
 
 
@@ -291,14 +296,14 @@ def _chair_size(rng: Rng) -> tuple[float, float, float]:
     return rng.uniform(0.42, 0.55), rng.uniform(0.42, 0.58), rng.uniform(0.8, 1.05)
 
 
-def _small_thing(rng: Rng, wide: float) -> list[Surface]:
+def _small_object(rng: Rng, wide: float) -> list[Surface]:
     kind = str(rng.choice(["laptop", "mug", "bottle", "lamp", "teapot", "plant", "box"]))
     if kind == "box":
         return [box((wide, rng.uniform(0.1, 0.3), rng.uniform(0.04, 0.25)))]
     tall = {"laptop": 0.25, "mug": 0.11, "bottle": 0.28, "lamp": 0.45, "teapot": 0.18, "plant": 0.35}[kind]
     broad = min(wide, {"laptop": 0.36, "mug": 0.12, "bottle": 0.09, "lamp": 0.28, "teapot": 0.25, "plant": 0.28}[kind])
     surfaces = _object(rng, kind, (broad, broad, tall * rng.uniform(0.8, 1.2)))
-    return _stand(surfaces, rng.uniform(-0.5, 0.5), np.zeros(2))
+    return _rotate_and_move(surfaces, rng.uniform(-0.5, 0.5), np.zeros(2))
 
 
 def _floor_clutter(rng: Rng) -> list[Surface]:
@@ -311,7 +316,7 @@ def _floor_clutter(rng: Rng) -> list[Surface]:
 
 
 def furnish(rng: Rng) -> Room:
-    """A room with everything in it. Large furniture is placed first; what finds no place is left out."""
+    """A random room with its content. Large furniture is placed first; objects that do not fit are left out."""
     room = Room(np.array([rng.uniform(3.2, 8.0), rng.uniform(3.2, 7.0), rng.uniform(2.5, 3.4)]))
     _shell(rng, room)
     for _ in range(int(rng.integers(0, 3))):
@@ -333,7 +338,12 @@ def furnish(rng: Rng) -> Room:
 
 
 def make_room(rng: Rng, points: int) -> tuple[np.ndarray, np.ndarray]:  # (P, 6) float32, (P,) int64
-    """A room as points with position and color, and the class of each."""
+    """Sample a random room: points (x, y, z, red, green, blue), and the class of each.
+
+    >>> points, labels = make_room(np.random.default_rng(0), points=4096)
+    >>> points.shape, CLASSES[labels.min()]
+    ((4096, 6), 'ceiling')
+    """
     check_size("points", points, least=1)
     room = furnish(rng)
     surfaces = [surface for item in room.items() for surface in item.surfaces]
@@ -345,29 +355,20 @@ def make_room(rng: Rng, points: int) -> tuple[np.ndarray, np.ndarray]:  # (P, 6)
 
 
 def rooms(train: int = 64, test: int = 16, points: int = 16384, seed: int = 0) -> PointClouds:
-    """The data set: a room is one cloud, its points carry the labels."""
-    for what, size, least in (("train", train, 0), ("test", test, 0), ("points", points, 1), ("seed", seed, 0)):
-        check_size(what, size, least)
-    splits = []
-    for split, size in enumerate((train, test)):
-        key = (VERSION, seed, split, size, points)
-        arrays = cached("rooms", key, lambda split=split, size=size: _make_split(seed, split, size, points))
-        splits.append(Split(arrays["points"], arrays["labels"], arrays["point_labels"]))
-    return PointClouds("rooms", ("room",), splits[0], splits[1], CLASSES)
+    """The data set with one room per cloud; its points are labeled.
 
-
-def _make_split(seed: int, split: int, size: int, points: int) -> dict[str, np.ndarray]:
-    clouds = np.empty((size, points, 6), dtype=np.float32)
-    point_labels = np.empty((size, points), dtype=np.int64)
-    for i in range(size):
-        # A stream of its own for every room: it does not depend on how many others are made.
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(split, i)))
-        clouds[i], point_labels[i] = make_room(rng, points)
-    return {"points": clouds, "labels": np.zeros(size, dtype=np.int64), "point_labels": point_labels}
+    >>> data = rooms(train=2, test=1, points=512)
+    >>> data.train.points.shape, data.point_classes[:3]
+    ((2, 512, 6), ('ceiling', 'floor', 'wall'))
+    """
+    splits = generated_splits(
+        "rooms", (VERSION,), (train, test), (points, 6), seed, 1, lambda _, rng: make_room(rng, points)
+    )
+    return PointClouds("rooms", ("room",), *splits, CLASSES)
 
 
 def room_blocks(points: int) -> PointClouds:
-    """The data set as a network learns it: blocks of `points` points or 1024, 9 numbers each, as `blocks` says."""
+    """The data set as a network learns it: blocks of at least 1024 points with 9 channels, as described in `blocks`."""
     points = max(1024, points)
     splits = [
         cached("room-blocks", (VERSION, DENSE, points, name), lambda name=name: _cut(name, points))

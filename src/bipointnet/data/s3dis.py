@@ -1,11 +1,11 @@
-"""S3DIS, six areas of office buildings with 13 classes: PointNet's blocks, or whole rooms, as published.
+"""S3DIS (Armeni et al., CVPR 2016): six areas of office buildings with 13 classes, as PointNet's blocks or whole rooms.
 
 indoor3d_sem_seg_hdf5_data/  all_files.txt, room_filelist.txt (the room of each block), *.h5 (`data`, `label`)
 Stanford3dDataset_v1.2_Aligned_Version/  Area_N/ROOM/Annotations/CLASS_K.txt (x y z r g b)
 stanford_indoor3d/  Area_N_ROOM.npy (x y z r g b class)
 
-Rooms are cut into blocks as `blocks` says; all blocks have 9 numbers a point. A fold tests on one area and trains on
-the others; where there is one area only, its rooms are dealt out to four folds.
+Rooms are cut into blocks as described in `blocks`; all blocks have 9 channels per point. A fold tests on one area and
+trains on the others. If there is only one area, its rooms are distributed over four folds.
 
 | area | 1 | 2 | 3 | 4 | 5 | 6 | all |
 |---|---|---|---|---|---|---|---|
@@ -14,7 +14,6 @@ the others; where there is one area only, its rooms are dealt out to four folds.
 
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,13 +24,13 @@ from bipointnet.data.blocks import Columns, grid_blocks
 from bipointnet.data.cache import cached
 from bipointnet.data.clouds import require_finite
 from bipointnet.data.dataset import PointClouds, Split
-from bipointnet.data.folder import size_and_time, subfolders, with_progress
+from bipointnet.data.listing import rng_of, size_and_time, subfolders, with_progress
 from bipointnet.data.published import checked_clouds, hdf5_arrays, lines, listed_files, numbers, point_labels
 from bipointnet.data.rooms import CLASSES
 from bipointnet.errors import UserError
 
 _AREA = r"Area_\d+"
-_STORED = 4096  # points a block
+_STORED = 4096  # points per block
 _ROOM_FOLDS = 4
 _COLUMNS = ("x", "y", "z", "r", "g", "b")
 _CACHE_VERSION = 1
@@ -39,7 +38,7 @@ _CACHE_VERSION = 1
 
 @dataclass(frozen=True)
 class Fold:
-    """What is tested and never trained on: the name of an area or of some rooms, and all these rooms' names."""
+    """The rooms to test on and never to train on, and a name for them: the area, or AREA_rooms_K."""
 
     name: str
     rooms: tuple[str, ...]
@@ -49,8 +48,9 @@ class Fold:
 class Room:
     """A whole room.
 
-    points: (N, 6) float32, xyz in metres and rgb in 0 to 1.
-    labels: (N,) int64, the class of each point.
+    Attributes:
+        points: (N, 6) float32, xyz in meters and rgb in 0 to 1.
+        labels: (N,) int64, the class of each point.
     """
 
     name: str
@@ -63,10 +63,10 @@ def recognizes(folder: Path) -> bool:
 
 
 def s3dis(folder: Path, points: int, seed: int = 0, fold: str | None = None) -> PointClouds:
-    """The blocks of a fold, by default of Area 5, as is usual, or of the first where that is not there.
+    """The blocks of a fold: by default Area 5, as is common, or the first fold if there is no Area 5.
 
-    A block has 4096 points, or `points` of a whole room where more are asked for; `seed` draws these. Whole rooms are
-    cut into blocks side by side, for the test too; `scan.label_scene` labels every point of a room.
+    A block has 4096 points, or `points` if that is more and the folder holds whole rooms; `seed` chooses them. Whole
+    rooms are cut into adjacent blocks, also for the test; `runtime.label.label_scene` labels every point of a room.
     """
     chosen = _chosen(folder, fold)
     if _has_hdf5(folder):
@@ -77,7 +77,7 @@ def s3dis(folder: Path, points: int, seed: int = 0, fold: str | None = None) -> 
 
 
 def folds(folder: Path) -> tuple[Fold, ...]:
-    """A fold an area; or, in a single area, four of about as many rooms, each kind of room spread over them."""
+    """One fold per area; or, for a single area, four of about equal size, with every kind of room in each."""
     listing = _room_list(folder)
     names = set(lines(listing)) if _has_hdf5(folder) else _room_sources(folder).keys()
     rooms = sorted(names, key=_by_kind)
@@ -86,14 +86,14 @@ def folds(folder: Path) -> tuple[Fold, ...]:
         return tuple(Fold(area, tuple(room for room in rooms if room.startswith(f"{area}_"))) for area in areas)
     if len(rooms) < 2:
         raise UserError(
-            f"{folder}: holds {len(rooms)} room where two are needed, one to train and one to test; add another"
+            f"{folder}: holds {len(rooms)} room, expected at least two, one to train and one to test; add another"
         )
     count = min(_ROOM_FOLDS, len(rooms))
     return tuple(Fold(f"{areas[0]}_rooms_{k + 1}", tuple(rooms[k::count])) for k in range(count))
 
 
 def read_rooms(folder: Path, names: Iterable[str]) -> Iterator[Room]:
-    """Whole rooms in turn; text is read once and then kept in the cache."""
+    """Yield whole rooms; text is read once and then kept in the cache."""
     if _has_hdf5(folder):
         raise UserError(
             f"{folder}: holds blocks, not whole rooms; name the folder with Area_N/ROOM/ or Area_N_ROOM.npy"
@@ -111,13 +111,13 @@ def _area(room: str, source: Path) -> str:
     match = re.match(rf"({_AREA})_.", room)
     if match is None:
         raise UserError(
-            f"{source}: '{room}' is no room where a name like Area_1_office_1 is expected; unpack the data again"
+            f"{source}: '{room}' is not the name of a room, expected a name like Area_1_office_1; unpack the data again"
         )
     return match[1]
 
 
 def _by_kind(room: str) -> tuple[str, int]:
-    """Rooms of one kind stand together, office_2 before office_10."""
+    """A sort key that groups rooms of one kind and puts office_2 before office_10."""
     kind = room.rstrip("0123456789")
     return kind, int(room[len(kind) :] or 0)
 
@@ -127,7 +127,7 @@ def _chosen(folder: Path, name: str | None) -> Fold:
     if name is None:
         return found.get("Area_5") or next(iter(found.values()))
     if name not in found:
-        raise UserError(f"{folder}: has no fold '{name}'; expected is one of {', '.join(found)}")
+        raise UserError(f"{folder}: has no fold '{name}'; expected one of {', '.join(found)}")
     return found[name]
 
 
@@ -142,7 +142,7 @@ def _has_hdf5(folder: Path) -> bool:
 def _open_hdf5(folder: Path, fold: Fold, points: int) -> tuple[Split, Split]:
     rooms = lines(_room_list(folder))
     tested = np.isin(rooms, fold.rooms)  # (M,)
-    # All of S3DIS takes gigabytes: it is put in place file by file, the blocks to train on before those to test.
+    # All of S3DIS takes gigabytes: each file is copied to its final place, training blocks before test blocks.
     place = np.empty(len(rooms), np.int64)
     place[np.argsort(tested, kind="stable")] = np.arange(len(rooms))
     blocks = np.empty((len(rooms), _STORED, 9), np.float32)
@@ -171,9 +171,7 @@ def _read_hdf5(file: Path, points: int) -> tuple[np.ndarray, np.ndarray]:  # (B,
     data, label = hdf5_arrays(file, ("data", "label"))
     data = checked_clouds(file, data, 9, points)
     if data.shape[1] != _STORED:
-        raise UserError(
-            f"{file}: has blocks of {data.shape[1]} points where {_STORED} are expected; unpack the data again"
-        )
+        raise UserError(f"{file}: has blocks of {data.shape[1]} points, expected {_STORED}; unpack the data again")
     labels = point_labels(file, "label", label, data.shape[:2])
     _require_classes(labels, file)
     return data, labels
@@ -183,13 +181,13 @@ def _require_classes(labels: np.ndarray, source: Path) -> None:
     beyond = labels[(labels < 0) | (labels >= len(CLASSES)) | (labels % 1 != 0)]
     if len(beyond):
         raise UserError(
-            f"{source}: {len(beyond)} points have labels like {beyond[0]:g} where 0 to {len(CLASSES) - 1} are expected,"
-            " the classes of S3DIS; unpack the data again"
+            f"{source}: {len(beyond)} points have labels like {beyond[0]:g}, expected 0 to {len(CLASSES) - 1}, the"
+            " classes of S3DIS; unpack the data again"
         )
 
 
 def _room_sources(folder: Path) -> dict[str, Path]:
-    """The file or the folder of annotations of each room; `folder` may itself be an area."""
+    """The file, or the folder of annotations, of each room; `folder` may itself be an area."""
     arrays = {file.stem: file for file in sorted(folder.glob("Area_*.npy")) if re.match(rf"{_AREA}_.", file.name)}
     if arrays:
         return arrays
@@ -208,9 +206,8 @@ def _open_rooms(folder: Path, fold: Fold, points: int, seed: int) -> tuple[Split
     cut: tuple[list[tuple[np.ndarray, np.ndarray]], ...] = ([], [])
     sources = _room_sources(folder)
     for source, room in zip(with_progress(list(sources.values())), read_rooms(folder, sources), strict=True):
-        # Seeded by the room's name, so that the blocks of a room are the same in every fold.
-        rng = np.random.default_rng([seed, zlib.crc32(room.name.encode())])
-        blocks = grid_blocks(Columns.of(room.points, source), points, rng)
+        # Seeded by the room's name: the blocks of a room are the same in every fold.
+        blocks = grid_blocks(Columns.of(room.points, source), points, rng_of(room.name, seed))
         cut[room.name in tested].append((blocks.points, room.labels[blocks.index]))
     train, test = (_split(*map(np.concatenate, zip(*half, strict=True))) for half in cut)
     return train, test
@@ -225,8 +222,7 @@ def _read_array(file: Path) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(table, np.ndarray) or table.ndim != 2 or table.shape[1] != 7 or table.dtype.kind not in "fiu":
         found = f"{table.dtype} of shape {table.shape}" if isinstance(table, np.ndarray) else "an archive"
         raise UserError(
-            f"{file}: is {found} where numbers of shape (points, 7) are expected: {' '.join(expected)}; write all seven"
-            " columns"
+            f"{file}: is {found}, expected numbers of shape (points, 7): {' '.join(expected)}; write all seven columns"
         )
     _require_room(table, file)
     _require_classes(table[:, 6], file)
@@ -234,7 +230,7 @@ def _read_array(file: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_annotations(annotations: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The things of a room, a file each: chair_1.txt is a chair, and what is of no class (stairs) is clutter."""
+    """The objects of a room, one per file: chair_1.txt is a chair; objects of other classes (stairs) are clutter."""
     files = sorted(file for file in annotations.glob("*.txt") if not file.name.startswith("."))
     names = [file.name for file in files]
     key = (os.fspath(annotations.absolute()), names, [size_and_time(file) for file in files], _CACHE_VERSION)
@@ -243,9 +239,9 @@ def _read_annotations(annotations: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _parse_annotations(annotations: Path, files: Sequence[Path]) -> dict[str, np.ndarray]:
-    """xyz (N, 3) float32, rgb (N, 3) uint8 and labels (N,) uint8: 16 bytes a point, as buildings have many."""
+    """xyz (N, 3) float32, rgb (N, 3) uint8 and labels (N,) uint8: only 16 bytes per point, as buildings have many."""
     if not files:
-        raise UserError(f"{annotations}: holds no CLASS_K.txt where the things of a room are expected; unpack it again")
+        raise UserError(f"{annotations}: holds no CLASS_K.txt, expected one per object of the room; unpack it again")
     tables = []
     for file in files:
         tables.append(numbers(file, _COLUMNS))
@@ -261,15 +257,13 @@ def _parse_annotations(annotations: Path, files: Sequence[Path]) -> dict[str, np
 
 
 def _require_room(table: np.ndarray, source: Path) -> None:
-    """UserError unless a table (N, 6 or more) has points, all of them finite with colors of a byte."""
+    """UserError unless a table (N, 6 or more) has points, all finite, with colors from 0 to 255."""
     if len(table) == 0:
-        raise UserError(f"{source}: the room is empty where at least one point is expected; leave the file out")
+        raise UserError(f"{source}: the room is empty, expected at least one point; leave the file out")
     require_finite(table, source)
     rgb = table[:, 3:6]
     if rgb.min() < 0 or rgb.max() > 255:
-        raise UserError(
-            f"{source}: has colors from {rgb.min():g} to {rgb.max():g} where 0 to 255 are expected; unpack it again"
-        )
+        raise UserError(f"{source}: has colors from {rgb.min():g} to {rgb.max():g}, expected 0 to 255; unpack it again")
 
 
 def _with_unit_colors(table: np.ndarray) -> np.ndarray:  # (N, 6) float32

@@ -1,10 +1,10 @@
-"""ShapeNet Part as published: 16,881 shapes of 16 categories whose points belong to 50 parts.
+"""ShapeNet Part (Yi et al., SIGGRAPH Asia 2016): 16,881 shapes of 16 categories, whose points belong to 50 parts.
 
 hdf5_data/  {train,val,test}_hdf5_file_list.txt, all_object_categories.txt, *.h5 (`data`, `label`, `pid`)
 shapenetcore_partanno_segmentation_benchmark_v0_normal/  synsetoffset2category.txt, SYNSET/ID.txt (x y z, normal, part),
     train_test_split/shuffled_{train,val,test}_file_list.json
 
-Training is on train and val together. Parts are numbered 0 to 49 over all categories, as in both layouts.
+The training split is train and val together. Parts are numbered 0 to 49 over all categories, in both layouts.
 
 | category | shapes | parts | category | shapes | parts | category | shapes | parts | category | shapes | parts |
 |---|---|---|---|---|---|---|---|---|---|---|---|
@@ -16,7 +16,6 @@ Training is on train and val together. Parts are numbered 0 to 49 over all categ
 
 import json
 import os
-import zlib
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -26,7 +25,7 @@ import numpy as np
 from bipointnet.data.cache import cached
 from bipointnet.data.clouds import require_finite
 from bipointnet.data.dataset import PointClouds, Split
-from bipointnet.data.folder import Listing, size_and_time, with_progress
+from bipointnet.data.listing import Listing, rng_of, size_and_time, with_progress
 from bipointnet.data.published import (
     checked_clouds,
     cloud_labels,
@@ -41,7 +40,7 @@ from bipointnet.data.published import (
 )
 from bipointnet.errors import UserError
 
-# The files number the parts and do not name them: these names say what the numbered points look like.
+# The files number the parts but do not name them; these names are ours, from the look of the parts.
 _KINDS: dict[str, tuple[str, ...]] = {
     "Airplane": ("body", "wing", "tail", "engine"),
     "Bag": ("handle", "body"),
@@ -66,7 +65,7 @@ PARTS: tuple[tuple[int, ...], ...] = tuple(
     tuple(range(start, stop)) for start, stop in pairwise(accumulate(map(len, _KINDS.values()), initial=0))
 )
 
-_STORED = 2048  # points a shape in HDF5; text is drawn to the same number
+_STORED = 2048  # points per shape in HDF5; as many are drawn from text
 _COLUMNS = ("x", "y", "z", "nx", "ny", "nz", "part")
 _CACHE_VERSION = 1
 
@@ -76,23 +75,22 @@ def recognizes(folder: Path) -> bool:
 
 
 def shapenet_part(folder: Path, points: int, seed: int = 0) -> PointClouds:
-    """The data set in either layout, with 2048 points a shape, or `points` of text where more are asked for.
+    """The data set in either layout, with 2048 points per shape, or `points` if that is more and the layout is text.
 
-    `seed` draws the points of text, some twice where a file has too few; HDF5 keeps the file's points and order.
+    `seed` chooses the points of text, some twice if a file has too few; HDF5 keeps the file's points in their order.
     """
     train, test = _open_hdf5(folder, points) if _has_hdf5(folder) else _open_text(folder, max(points, _STORED), seed)
     return PointClouds("shapenet-part", CLASSES, train, test, POINT_CLASSES, up="y", parts=PARTS)
 
 
 def _synsets(path: Path) -> dict[str, str]:
-    """The category behind each synset, of lines "Airplane  02691156"."""
+    """The category of each synset, from lines such as "Airplane  02691156"."""
     found = {}
     for line in lines(path):
         name, _, synset = line.partition("\t" if "\t" in line else " ")
         if name not in CLASSES:
             raise UserError(
-                f"{path}: names the category '{name}' where one of {', '.join(CLASSES)} is expected; restore the"
-                " published file"
+                f"{path}: names the category '{name}', expected one of {', '.join(CLASSES)}; restore the published file"
             )
         found[synset.strip()] = name
     return found
@@ -105,8 +103,8 @@ def _require_own_parts(labels: np.ndarray, parts: np.ndarray, sources: list[str]
     for shape in np.flatnonzero(foreign.any(axis=1))[:1]:
         point = int(foreign[shape].argmax())
         raise UserError(
-            f"{sources[shape]}: point {point} has the part {parts[shape, point]:g} where {first[shape, 0]} to"
-            f" {last[shape, 0]} are expected, the parts of {CLASSES[labels[shape]]}; unpack the data again"
+            f"{sources[shape]}: point {point} has the part {parts[shape, point]:g}, expected {first[shape, 0]} to"
+            f" {last[shape, 0]}, the parts of {CLASSES[labels[shape]]}; unpack the data again"
         )
 
 
@@ -122,8 +120,8 @@ def _open_hdf5(folder: Path, points: int) -> tuple[Split, Split]:
     names = folder / "all_object_categories.txt"
     if tuple(_synsets(names).values()) != CLASSES:
         raise UserError(
-            f"{names}: names other categories, or in another order, than the labels count; expected is"
-            f" {', '.join(CLASSES)}; restore the published file"
+            f"{names}: has other categories than the labels, or another order; expected {', '.join(CLASSES)}; restore"
+            " the published file"
         )
     train, test = (
         join([_read_hdf5(file, points) for split in splits for file in listed_files(_hdf5_list(folder, split))])
@@ -170,20 +168,20 @@ def _listed(folder: Path, splits: tuple[str, ...], synsets: dict[str, str]) -> L
 
 
 def _listed_shapes(listing: Path, synsets: dict[str, str]) -> Iterator[tuple[Path, int]]:
-    """Each file of a list of "shape_data/SYNSET/ID" and its category."""
+    """The files of a list of "shape_data/SYNSET/ID", each with its category."""
     content = text(listing)
     try:
         shapes = [str(shape).split("/") for shape in list(json.loads(content))]
     except (ValueError, TypeError) as error:
         raise UserError(f"{listing}: is not a list of names in JSON; unpack the data again") from error
     if not shapes:
-        raise UserError(f"{listing}: the list is empty where a shape a name is expected; unpack the data again")
+        raise UserError(f"{listing}: the list is empty, expected one name per shape; unpack the data again")
     for shape in shapes:
         *_, synset, identity = ["", *shape]
         if synset not in synsets:
             raise UserError(
-                f"{listing}: '{'/'.join(shape)}' is of no category in synsetoffset2category.txt; restore the published"
-                " files"
+                f"{listing}: the category of '{'/'.join(shape)}' is not in synsetoffset2category.txt; restore the"
+                " published files"
             )
         file = listing.parent.parent / synset / f"{identity}.txt"
         require_listed(file, listing)
@@ -198,8 +196,7 @@ def _read_text(files: list[Path], labels: np.ndarray, points: int, seed: int) ->
         table = numbers(file, _COLUMNS)  # (N, 7)
         require_finite(table, file)
         _require_own_parts(labels[index : index + 1], table[None, :, 6], [str(file)])
-        # Seeded by the file's name, so that the points of a shape stay the same when others come or go.
-        rng = np.random.default_rng([seed, zlib.crc32(f"{file.parent.name}/{file.name}".encode())])
+        rng = rng_of(f"{file.parent.name}/{file.name}", seed)
         rows = np.resize(rng.permutation(len(table)), points)
         drawn[index], parts[index] = table[rows, :3], table[rows, 6]
     return {"points": drawn, "parts": parts}

@@ -1,7 +1,7 @@
-"""Surfaces made of triangles, and points spread over them evenly by area.
+"""Surfaces made of triangles, and points sampled from them uniformly by area.
 
-Curved surfaces are cut finely enough that a cloud of points cannot show the facets. In return every surface can be
-stretched, sheared and joined to others, and its points stay exactly uniform by area.
+Curved surfaces are divided so finely that a cloud of points does not show the facets. In return, every surface can be
+stretched, sheared and joined to others, and its points remain exactly uniform by area.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ import numpy as np
 
 Axis = Literal["x", "y", "z"]
 Vector = Sequence[float] | np.ndarray
+Rng = np.random.Generator
 
 ROUND_SIDES = 28
 ROD_SIDES = 8
@@ -22,7 +23,7 @@ class Surface:
     triangles: np.ndarray  # (T, 3, 3): triangle, corner, xyz
 
     def mapped(self, matrix: np.ndarray) -> "Surface":
-        """Every corner multiplied by a matrix  # (3, 3)"""
+        """Multiply every corner by a matrix (3, 3)."""
         return Surface(self.triangles @ matrix.T)
 
     def moved(self, offset: Vector) -> "Surface":
@@ -41,8 +42,11 @@ class Surface:
         return self.triangles.min(axis=(0, 1)), self.triangles.max(axis=(0, 1))
 
 
+Assembly = list[tuple[Surface, str]]  # the surfaces of an object, each with the name of its part
+
+
 def rotation(axis: Axis, angle: float) -> np.ndarray:  # (3, 3)
-    """The right-handed turn by `angle` radians about one coordinate axis."""
+    """The matrix of the right-handed rotation by `angle` radians about a coordinate axis."""
     first, second = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}[axis]
     matrix = np.eye(3)
     matrix[first, first] = matrix[second, second] = np.cos(angle)
@@ -57,20 +61,20 @@ def joined(surfaces: Sequence[Surface]) -> Surface:
 
 @dataclass(frozen=True)
 class Density:
-    """How thickly points lie: exp(slope . u + bend . u^2), where u = (xyz - centre) / reach."""
+    """The density of points: exp(slope . u + bend . u^2), where u = (xyz - center) / reach."""
 
     slope: np.ndarray  # (3,)
     bend: np.ndarray  # (3,)
-    centre: np.ndarray  # (3,)
+    center: np.ndarray  # (3,)
     reach: np.ndarray  # (3,)
 
     def log(self, xyz: np.ndarray) -> np.ndarray:  # (D,)
-        u = (xyz - self.centre) / self.reach  # (D, 3)
+        u = (xyz - self.center) / self.reach  # (D, 3)
         return u @ self.slope + u**2 @ self.bend
 
     def log_ceiling(self, triangles: np.ndarray) -> np.ndarray:  # (T,)
-        """A value the logarithm stays under on each triangle: its highest one in the triangle's bounding box."""
-        u = (triangles - self.centre) / self.reach  # (T, 3, 3)
+        """An upper bound of the logarithm on each triangle: its maximum over the triangle's bounding box."""
+        u = (triangles - self.center) / self.reach  # (T, 3, 3)
         low, high = u.min(axis=1), u.max(axis=1)  # (T, 3)
         vertex = np.clip(-self.slope / (2 * np.where(self.bend == 0, 1e-9, self.bend)), low, high)
         return np.max([at * (self.slope + self.bend * at) for at in (low, high, vertex)], axis=0).sum(axis=1)
@@ -79,19 +83,21 @@ class Density:
 def sample(
     assembly: Sequence[tuple[Surface, int]], points: int, rng: np.random.Generator, density: Density | None = None
 ) -> tuple[np.ndarray, np.ndarray]:  # (P, 3) float64, (P,) int64
-    """Points drawn from all surfaces together, each with the label of its surface; uniform by area if not told else.
+    """Sample points from all surfaces together, each with the label of its surface; by default uniform by area.
 
-    Point i is the same however many points are drawn after it, so that a larger cloud begins with the smaller one.
+    Point i does not depend on the number of points drawn after it: a larger cloud begins with the smaller one.
     """
     triangles = np.concatenate([surface.triangles for surface, _ in assembly])  # (T, 3, 3)
     counts = [len(surface.triangles) for surface, _ in assembly]
     labels = np.repeat(np.array([label for _, label in assembly], dtype=np.int64), counts)  # (T,)
-    # Triangles are drawn as if the density were at its ceiling all over them; points are then refused in proportion.
+    # Rejection sampling: triangles are drawn as if the density were at its upper bound, then points are rejected.
     ceiling = np.zeros(len(triangles)) if density is None else density.log_ceiling(triangles)  # (T,)
     reach = np.cumsum(_areas(triangles) * np.exp(ceiling))  # (T,)
     found, origins, missing = [], [], points
     while missing > 0:
-        draws = rng.random((2 * missing + 16, 4))  # (D, 4): which triangle, where in it, whether to keep it
+        draws = rng.random(
+            (2 * missing + 16, 4)
+        )  # (D, 4): the triangle, two coordinates in it, whether to keep the point
         chosen = np.searchsorted(reach, draws[:, 0] * reach[-1], side="right")  # (D,)
         xyz = _inside(triangles[chosen], draws[:, 1:2], draws[:, 2:3])  # (D, 3)
         chance = 1.0 if density is None else np.exp(density.log(xyz) - ceiling[chosen])
@@ -103,9 +109,9 @@ def sample(
 
 
 def _inside(corners: np.ndarray, across: np.ndarray, along: np.ndarray) -> np.ndarray:  # (D, 3)
-    """The point of each triangle (D, 3, 3) that two numbers (D, 1) in [0, 1) lead to, uniform by area."""
+    """Map two uniform numbers (D, 1) in [0, 1) to a point of each triangle (D, 3, 3), uniform by area."""
     first, second, third = corners[:, 0], corners[:, 1], corners[:, 2]
-    # The square root makes up for the triangle growing wider away from its first corner.
+    # The part of a triangle up to a fraction t of the way from its first corner has t^2 of its area: hence the root.
     return first + np.sqrt(across) * ((second - first) + along * (third - second))
 
 
@@ -116,7 +122,7 @@ def _areas(triangles: np.ndarray) -> np.ndarray:  # (T,)
 
 
 def grid(vertices: np.ndarray) -> Surface:
-    """The surface through a net of vertices  # (N, M, 3), two triangles to a mesh."""
+    """The surface through a grid of vertices (N, M, 3), two triangles per cell."""
     rows, columns = vertices.shape[0] - 1, vertices.shape[1] - 1
     triangles = np.empty((rows, columns, 2, 3, 3))
     triangles[:, :, :, 0] = vertices[:-1, :-1, None]
@@ -127,7 +133,7 @@ def grid(vertices: np.ndarray) -> Surface:
 
 
 def panel(outline: np.ndarray | Sequence[Vector]) -> Surface:
-    """The flat polygon with these corners  # (N, 3); every corner must be in sight of their mean."""
+    """The flat polygon with these corners (N, 3); it must be star-shaped about their mean."""
     corners = np.asarray(outline, dtype=float)  # (N, 3)
     middle = np.broadcast_to(corners.mean(axis=0), corners.shape)
     return Surface(np.stack([middle, corners, np.roll(corners, -1, axis=0)], axis=1))
@@ -143,7 +149,7 @@ def extrusion(outline: np.ndarray | Sequence[Vector], height: float) -> Surface:
 
 
 def across(outline: np.ndarray | Sequence[Vector], width: float) -> Surface:
-    """An extrusion lying on its side: the polygon of (y, z) drawn out along x, half its width to either side."""
+    """The polygon of (y, z) extruded along x, by half the width to either side."""
     turned = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     return extrusion(outline, width).mapped(turned).moved((-width / 2, 0.0, 0.0))
 
@@ -156,15 +162,15 @@ _BOX_CORNERS = np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for
 
 
 def box(size: Vector, base: Vector = (0.0, 0.0, 0.0)) -> Surface:
-    """A box; `base` is the middle of its bottom face."""
+    """A box; `base` is the center of its bottom face."""
     corners = _BOX_CORNERS * np.asarray(size, dtype=float) + np.asarray(base, dtype=float)  # (8, 3)
     return Surface(corners[_BOX_TRIANGLES])
 
 
 def revolution(profile: np.ndarray | Sequence[Vector], sides: int = ROUND_SIDES, arc: float = 2 * np.pi) -> Surface:
-    """The polyline of (radius, z)  # (N, 2) turned about the z axis, by `arc` radians from +x.
+    """The polyline of (radius, z), (N, 2), rotated about the z axis by `arc` radians from +x.
 
-    A profile that starts or ends at radius 0 is closed there; one of two equal radii is a cylinder's side.
+    A profile that starts or ends at radius 0 is closed there; one of two equal radii is the side of a cylinder.
     """
     radius, z = np.asarray(profile, dtype=float).T  # (N,), (N,)
     angle = np.linspace(0.0, arc, sides + 1)  # (S + 1,)
@@ -179,7 +185,7 @@ def cylinder(radius: float, height: float, top_radius: float | None = None, side
 
 
 def ellipsoid(radii: Vector, low: float = -np.pi / 2, high: float = np.pi / 2, sides: int = ROUND_SIDES) -> Surface:
-    """The zone of an ellipsoid about the origin between two latitudes of the unit sphere it is stretched from."""
+    """The zone of an ellipsoid about the origin between two latitudes, in radians, of the unit sphere."""
     bands = max(3, round(sides / 2 * (high - low) / np.pi))
     latitude = np.linspace(low, high, bands + 1)
     return revolution(np.column_stack([np.cos(latitude), np.sin(latitude)]), sides).scaled(radii)
@@ -188,18 +194,18 @@ def ellipsoid(radii: Vector, low: float = -np.pi / 2, high: float = np.pi / 2, s
 def tube(
     path: np.ndarray | Sequence[Vector], radius: float | np.ndarray | Sequence[float], sides: int = ROD_SIDES
 ) -> Surface:
-    """A round tube along a polyline  # (N, 3) with one radius or one per vertex, open at both ends.
+    """A round tube along a polyline (N, 3) with one radius or one per vertex, open at both ends.
 
-    The path may bend, but there must be a coordinate axis it never runs along.
+    The path may bend, but there must be a coordinate axis to which it is never parallel.
     """
     line = np.asarray(path, dtype=float)  # (N, 3)
     step = _unit(line[1:] - line[:-1])
     tangent = _unit(np.concatenate([step[:1], step[:-1] + step[1:], step[-1:]]))  # (N, 3)
-    # The coordinate axis the path follows least gives every ring its bearings, so that the tube does not twist.
+    # All rings are aligned with the coordinate axis the path follows least, so that the tube does not twist.
     bearing = int(np.abs(tangent).max(axis=0).argmin())
     other = -tangent * tangent[:, bearing, None]
     other[:, bearing] += 1.0
-    other = _unit(other)  # (N, 3): the axis made square to the path
+    other = _unit(other)  # (N, 3): that axis, made perpendicular to the path
     side = tangent[:, [1, 2, 0]] * other[:, [2, 0, 1]] - tangent[:, [2, 0, 1]] * other[:, [1, 2, 0]]  # cross product
     angle = np.linspace(0.0, 2 * np.pi, sides + 1)[:, None]  # (S + 1, 1)
     ring = np.cos(angle) * side[:, None] + np.sin(angle) * other[:, None]  # (N, S + 1, 3)
@@ -212,7 +218,7 @@ def _unit(vectors: np.ndarray) -> np.ndarray:  # (N, 3)
 
 
 def torus(radius: float, thickness: float, start: float = 0.0, stop: float = 2 * np.pi, steps: int = 24) -> Surface:
-    """A ring, or an arc of one, in the xz plane about the origin; angles run from +x towards +z."""
+    """A ring, or an arc of one, in the xz plane about the origin; angles go from +x to +z."""
     angle = np.linspace(start, stop, steps + 1)
     path = np.stack([radius * np.cos(angle), np.zeros_like(angle), radius * np.sin(angle)], axis=1)
     return tube(path, thickness)

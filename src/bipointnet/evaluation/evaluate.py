@@ -93,7 +93,7 @@ def open_test_data(predictor: Predictor, data: str) -> PointClouds:
             f"{data}: {predictor.path} was trained on all folds but {part} and may have seen any of these: "
             f"{', '.join(folds)}; expected data with {part}"
         )
-    clouds = open_dataset(data, predictor.points, fold=part if folds else None)
+    clouds = open_dataset(data, predictor.points, fold=part if folds else None, held_out=predictor.held_out)
     clouds = clouds.only(part) if part and predictor.task == "part" else clouds
     require_matching_data(data, clouds, predictor)
     return clouds

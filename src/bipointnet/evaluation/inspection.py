@@ -37,6 +37,7 @@ def inspect_packed(model: runtime.Model) -> dict[str, Any]:
     tensors = sum(tensor.bytes for tensor in model.tensors.values())
     return {
         "model": model.manifest["model"],
+        "task": model.task,
         "classes": model.classes,
         "categories": model.categories,
         "channels": model.channels,

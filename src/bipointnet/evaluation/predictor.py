@@ -42,6 +42,7 @@ class Predictor(ABC):
     path: as the user named it. task: classify, part or semantic. classes: names of the classes of clouds or points.
     categories: names of the categories, if the network has a category input. channels: numbers per point. points: the
     number of points per cloud in training. up: the axis that points up. data: name of the training data, or "".
+    held_out: the files of the test split, if it was chosen from a folder of the user's own files and is recorded.
     facts: what reports say about the model beyond that.
 
     >>> model = open_model("chairs.bpn")  # doctest: +SKIP
@@ -56,6 +57,7 @@ class Predictor(ABC):
     points: int
     up: str
     data: str
+    held_out: tuple[str, ...]
     facts: dict[str, Any] = field(compare=False)
 
     @abstractmethod
@@ -189,6 +191,7 @@ def _open_run(source: ModelFile) -> RunPredictor:
             points=config.points,
             up=facts.get("up", "z"),
             data=str(facts["data"]),
+            held_out=tuple(facts.get("held_out", ())),
             facts={"epoch": facts["epoch"]},
             file=source.file,
             config=config,
@@ -215,6 +218,7 @@ def _open_packed(path: Path) -> PackedPredictor:
         points=model.points,
         up=training["up"] if training.get("up") in ("x", "y", "z") else "z",
         data=str(training.get("data", "")),
+        held_out=(),
         facts={"epoch": training.get("epochs"), "isa": model.isa},
         model=model,
     )

@@ -1,5 +1,6 @@
 """Building blocks of 1-bit point networks."""
 
+from bipointnet.delta import delta
 from bipointnet.nn.calibrate import calibrate
 from bipointnet.nn.concat_linear import ConcatLinear
 from bipointnet.nn.conv import BinaryConv, PointPool
@@ -9,7 +10,7 @@ from bipointnet.nn.grouped import BinaryGrouped, GroupedLinear
 from bipointnet.nn.init import init_biases
 from bipointnet.nn.linear import Binary, BinaryLinear, LinearFactory, set_progress
 from bipointnet.nn.methods import BNN, LSR, METHODS, XNOR, ABCNet, BiReal, IRNet, Method, XNORPlusPlus
-from bipointnet.nn.pools import POOLS, EntropyMax, EntropyMean, MaxPool, MeanPool, MeasuredMax, delta
+from bipointnet.nn.pools import POOLS, EntropyMax, EntropyMean, MaxPool, MeanPool, MeasuredMax
 from bipointnet.nn.sign import clipped, hard_sign, narrowing, polynomial, sign, straight
 
 __all__ = [

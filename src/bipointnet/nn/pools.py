@@ -12,19 +12,17 @@ no maximum and are left out of n and of means.
 """
 
 import math
-from statistics import NormalDist
 
 import torch
 from torch import Tensor, nn
 
+from bipointnet.delta import delta
+
 
 @torch.compiler.assume_constant_result
-def delta(n: int) -> float:
-    """Phi^-1(2^(-1/n)): the median of the largest of n standard normal values."""
-    if n < 1:
-        raise ValueError(f"delta(n): n = {n}, expected at least 1 aggregated element")
-    # 2^(-1/n) is close to 1, where inv_cdf loses digits; its complement is small and keeps them.
-    return -NormalDist().inv_cdf(-math.expm1(-math.log(2) / n))
+def _constant_delta(n: int) -> float:
+    """delta(n), which torch.compile evaluates once per n."""
+    return delta(n)
 
 
 def deltas(counts: Tensor) -> Tensor:
@@ -62,7 +60,7 @@ class EntropyMax(MaxPool):
     """EMA-max: Y = max over points - delta(n), for X straight from BatchNorm: (..., N, C) -> (..., C)."""
 
     def shift(self, x: Tensor, counts: Tensor | None) -> Tensor | float:
-        return delta(x.shape[-2]) if counts is None else deltas(counts.clamp(min=1)).to(x.dtype).unsqueeze(-1)
+        return _constant_delta(x.shape[-2]) if counts is None else deltas(counts.clamp(min=1)).to(x.dtype).unsqueeze(-1)
 
 
 class EntropyMean(MeanPool):

@@ -41,8 +41,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bipointnet.delta import delta
 from bipointnet.errors import UserError
-from bipointnet.nn import BinaryLinear, delta
+from bipointnet.nn import BinaryLinear
 from bipointnet.runtime.reference import pack_bits
 
 MOST_POINTS = 16384  # up to here every threshold T(delta(n)) is PyTorch's

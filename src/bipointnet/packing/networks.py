@@ -162,6 +162,16 @@ WALKERS: dict[type[nn.Module], tuple[str, Callable[[Program, Any], int]]] = {
 }
 
 
+# What each of them does, as the manifest says.
+TASKS: dict[type[nn.Module], str] = {PointNet: "classify", PartPointNet: "part", ScenePointNet: "semantic"}
+
+
+def task_of(model: nn.Module) -> str:
+    """The task of a network that can be packed: "classify", "part" or "semantic"."""
+    walker(model)
+    return next(task for kind_of, task in TASKS.items() if isinstance(model, kind_of))
+
+
 def walker(model: nn.Module) -> tuple[str, Callable[[Program, Any], int]]:
     """The network's name and what writes its program, which returns the numbers a point."""
     for kind_of, (name, walk) in WALKERS.items():

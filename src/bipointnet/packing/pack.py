@@ -19,7 +19,7 @@ from bipointnet import _core
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.models import checkpoint
-from bipointnet.packing.networks import walker
+from bipointnet.packing.networks import task_of, walker
 from bipointnet.packing.program import Program
 from bipointnet.runtime import reference
 from bipointnet.runtime.reference import Packed, golden_cloud, golden_logits, run_program
@@ -35,6 +35,7 @@ def export(
     path: str | Path,
     *,
     classes: Sequence[str],
+    task: str | None = None,
     categories: Sequence[str] = (),
     parts: Sequence[Sequence[int]] = (),
     training: dict[str, Any] | None = None,
@@ -48,6 +49,7 @@ def export(
         model: a PointNet, PartPointNet or ScenePointNet; it is left as it is.
         path: the file, replaced in one step; a model that is refused leaves it untouched.
         classes: their names, in the order of the logits.
+        task: "classify", "part" or "semantic"; None takes that of the network's class.
         categories: names of the categories a network for parts is told, in their order.
         parts: of each category the numbers of the classes its points can have, ascending; none: they can have any.
         training: facts for people, anything JSON can say.
@@ -55,7 +57,9 @@ def export(
         last: how a float last layer's weights are stored, "f16" or "f32".
         golden_points: points of the made-up cloud that is checked at load.
     """
-    names: dict[str, Any] = {"classes": list(classes)}
+    if task not in (None, "classify", "part", "semantic"):
+        raise UserError(f"task is {task!r}; expected classify, part or semantic")
+    names: dict[str, Any] = {"task": task or task_of(model), "classes": list(classes)}
     names |= {"categories": list(categories)} if categories else {}
     names |= {"parts": [[int(number) for number in numbers] for numbers in parts]} if len(parts) else {}
     content = _packed_bytes(model, names, training or {}, normalize, last, golden_points)
@@ -81,12 +85,13 @@ def export_run(run: str | Path, path: str | Path, last: str = "f16") -> int:
     }
     categories = facts.get("categories", ())
     if config.get("task", "classify") != "classify":
-        training |= {"task": config["task"], "test_miou": facts.get("test_miou"), "up": facts.get("up", "z")}
+        training |= {"test_miou": facts.get("test_miou"), "up": facts.get("up", "z")}
     normalize = "none" if config.get("task") == "semantic" else "sphere"
     return export(
         model,
         path,
         classes=facts["classes"],
+        task=config.get("task", "classify"),
         categories=categories,
         parts=facts["parts"] if categories else (),
         training=training,
@@ -98,7 +103,7 @@ def export_run(run: str | Path, path: str | Path, last: str = "f16") -> int:
 def _packed_bytes(
     model: nn.Module, names: dict[str, Any], training: dict, normalize: str, last: str, golden_points: int
 ) -> bytes:
-    """The content of a packed file; `names` are classes, categories and parts, as the manifest has them."""
+    """The content of a packed file; `names` are task, classes, categories and parts, as in the manifest."""
     classes, categories = names["classes"], names.get("categories", [])
     if last not in LAST:
         raise UserError(f"last is {last!r}; expected one of {', '.join(LAST)}")

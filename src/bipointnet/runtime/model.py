@@ -66,6 +66,7 @@ class Model:
 
     classes: names of the classes, of clouds or, where it `segments`, of points. categories: what a cloud may be said
     to be, where it must be said. channels: numbers a point. manifest: what the file says of itself.
+    task: "classify" for clouds; "part" (of objects) or "semantic" (rooms) for points.
     isa: the instruction set it runs on. bytes: size of the file.
     """
 
@@ -74,6 +75,7 @@ class Model:
         self.classes: list[str] = list(core.classes)
         self.categories: list[str] = list(core.categories)
         self._parts: list[list[int]] = core.parts
+        self.task: str = core.task
         self.segments: bool = core.segments
         self.channels: int = core.channels
         self.isa: str = core.isa
@@ -81,13 +83,6 @@ class Model:
         self.bytes = len(data)
         self.tensors: dict[str, Tensor] = _tensors(data)
         self._centres = self.manifest["normalize"] == "sphere"
-
-    @property
-    def task(self) -> str:
-        """What it does: classify clouds, or label points: part (of objects), semantic (in rooms, as they are)."""
-        if not self.segments:
-            return "classify"
-        return "part" if self._centres else "semantic"
 
     @property
     def points(self) -> int:

@@ -5,16 +5,15 @@ file, and it needs neither PyTorch nor the core.
 """
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from bipointnet.data.normalize import normalize
+from bipointnet.delta import delta
 
 SIGNS = ("sign", "compare", "sign_scaled")  # operations that take bits of floats
 DTYPES = {"U64": "<u8", "I16": "<i2", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
@@ -70,11 +69,6 @@ def golden_cloud(seed: int, points: int, channels: int) -> np.ndarray:
         z ^= z >> 31
         numbers.append((z >> 40) * 2.0**-23 - 1)
     return np.array(numbers, np.float32).reshape(points, channels)
-
-
-def delta(n: int) -> float:
-    """Phi^-1(2^(-1/n)), from the complement of 2^(-1/n), which keeps its digits."""
-    return -NormalDist().inv_cdf(-math.expm1(-math.log(2) / n))
 
 
 def product(x: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Pictures and pages of labelled clouds, and the picture of the demo.
+"""Labeled clouds as files, pictures and web pages, and the figure of the demo.
 
 May import: data. Never torch; matplotlib only where a picture is drawn.
 """

@@ -1,4 +1,4 @@
-"""Pictures people look at."""
+"""The figure of the demo: predictions, training curves and the confusion matrix."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ LINES = ("#1f5fa8", "#444444", "#c0392b", "#8e5ea2")
 
 
 def draw_cloud(axes, points: np.ndarray, title: str, color: str) -> None:
-    """One cloud (N, 3), z up, seen from the front and above, near points darker."""
+    """Draw one cloud (N, 3), z up, from the front and above; near points are darker."""
     points = points - (points.max(axis=0) + points.min(axis=0)) / 2
     turn, tilt = np.radians(35), np.radians(20)
     x = points[:, 0] * np.cos(turn) - points[:, 1] * np.sin(turn)
@@ -27,7 +27,7 @@ def draw_cloud(axes, points: np.ndarray, title: str, color: str) -> None:
 
 
 def draw_curves(axes, curves: Mapping[str, Sequence[tuple[float, float]]], ylabel: str) -> None:
-    """Named lines of (epoch, value)."""
+    """Draw named curves of (epoch, value)."""
     for (name, line), color in zip(curves.items(), LINES, strict=False):
         axes.plot(*zip(*line, strict=True), label=name, color=color, linewidth=1.6)
     axes.set_xlabel("epoch")
@@ -37,7 +37,7 @@ def draw_curves(axes, curves: Mapping[str, Sequence[tuple[float, float]]], ylabe
 
 
 def draw_confusion(axes, confusion: np.ndarray, classes: Sequence[str], title: str) -> None:
-    """Rows: true class; columns: predicted class; shade: share of the row."""
+    """Draw a confusion matrix. Rows: true class; columns: predicted class; shade: fraction of the row."""
     share = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
     axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
     axes.set_xticks(range(len(classes)), classes, rotation=90, fontsize=6.5)
@@ -67,18 +67,21 @@ def demo_picture(
     accuracy: Mapping[str, Sequence[tuple[float, float]]],
     loss: Mapping[str, Sequence[tuple[float, float]]],
 ) -> None:
-    """Predictions of the 1-bit network on clouds (M, N, 3), the curves of all networks, and its confusion matrix."""
+    """Write the predictions of the 1-bit network on clouds (M, N, 3), the curves of all networks, and its confusion."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(15, 10.5), layout="constrained")
     top, bottom = np.asarray(figure.subfigures(2, 1, height_ratios=[1, 1.55]), object)
-    top.suptitle("What the 1-bit network says of held-out shapes (red: wrong, true class in brackets)", fontsize=11)
+    top.suptitle(
+        "Predictions of the 1-bit network on held-out shapes (red: wrong, true class in parentheses)", fontsize=11
+    )
     columns = -(-len(clouds) // 2)
     panels = np.ravel(top.subplots(2, columns))
     for axes, cloud, label, p in zip(panels, clouds, labels, probabilities, strict=False):
-        guess = int(p.argmax())
-        truth = "" if guess == label else f" ({classes[label]})"
-        draw_cloud(axes, cloud, f"{classes[guess]} {100 * p[guess]:.0f} %{truth}", GOOD if guess == label else BAD)
+        predicted = int(p.argmax())
+        truth = "" if predicted == label else f" ({classes[label]})"
+        title = f"{classes[predicted]} {100 * p[predicted]:.0f} %{truth}"
+        draw_cloud(axes, cloud, title, GOOD if predicted == label else BAD)
     left, right = np.asarray(bottom.subfigures(1, 2, width_ratios=[1, 1.25]), object)
     upper, lower = np.ravel(left.subplots(2, 1, sharex=True))
     draw_curves(upper, accuracy, "test accuracy, %")
@@ -86,7 +89,7 @@ def demo_picture(
     upper.legend(fontsize=9, frameon=False)
     draw_curves(lower, loss, "training loss")
     upper.set_xlabel("")
-    draw_confusion(right.subplots(), confusion, classes, "1-bit network, counts of test shapes")
+    draw_confusion(right.subplots(), confusion, classes, "1-bit network, number of test shapes")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     write_beside(path, buffer.getvalue())

@@ -8,7 +8,7 @@ import numpy as np
 from bipointnet.data.clouds import Cloud
 from bipointnet.errors import UserError
 from bipointnet.extras import installed
-from bipointnet.viz import labelled
+from bipointnet.viz import labeled
 
 SUFFIXES = (".ply", ".npy", ".html", ".png")
 LONGEST_NAME = 220  # bytes; files are first written under a longer, temporary name
@@ -51,10 +51,10 @@ def write_labeled(
     if any(cloud.origin):
         points = points.astype(np.float64) + cloud.origin
     ply, npy, html, png = files
-    labelled.write_ply(ply, points, labels, classes)
-    labelled.write_npy(npy, labels)
-    labelled.write_html(html, points, labels, classes, title, up=up)
+    labeled.write_ply(ply, points, labels, classes)
+    labeled.write_npy(npy, labels)
+    labeled.write_html(html, points, labels, classes, title, up=up)
     if not installed("matplotlib"):
         return files[:-1]
-    labelled.write_png(png, points, labels, classes, up=up)
+    labeled.write_png(png, points, labels, classes, up=up)
     return files

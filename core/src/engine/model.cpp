@@ -1,0 +1,92 @@
+#include "engine/model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "engine/run.h"
+#include "engine/workers.h"
+
+namespace bipointnet {
+
+Model::Model(Network network, const Kernels& kernels)
+    : network_(std::move(network)),
+      kernels_(kernels),
+      plan_(make_plan(network_)),
+      workspace_(network_, plan_, kernels_) {
+  check_golden();
+}
+
+void Model::check_golden() const {
+  const std::size_t points = static_cast<std::size_t>(network_.golden_points);
+  std::vector<float> numbers(points * static_cast<std::size_t>(network_.channels)), found(logits(points));
+  std::uint64_t state = network_.golden_seed;
+  for (float& number : numbers) {
+    std::uint64_t z = state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    z ^= z >> 31;
+    number = static_cast<float>(static_cast<double>(z >> 40) * 0x1p-23 - 1.0);
+  }
+  try {
+    run(numbers.data(), points, false, 1, network_.categories.empty() ? -1 : 0, found.data(), nullptr);
+  } catch (const InputError& error) {
+    throw FormatError(std::string("golden: ") + error.what());
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!(std::abs(double{found[i]} - double{network_.golden[i]}) <= network_.golden_tolerance)) {
+      throw FormatError("golden: logit " + std::to_string(i) + " is " + std::to_string(found[i]) + ", expected " +
+                        std::to_string(network_.golden[i]) + " within " + std::to_string(network_.golden_tolerance));
+    }
+  }
+}
+
+void Model::check_category(int category) const {
+  const int count = static_cast<int>(network_.categories.size());
+  if (count == 0 && category != -1) {
+    throw InputError("category " + std::to_string(category) + ", expected none: the model has no categories");
+  }
+  if (count > 0 && (category < 0 || category >= count)) {
+    throw InputError((category == -1 ? "no category" : "category " + std::to_string(category)) +
+                     ", expected one from 0 to " + std::to_string(count - 1));
+  }
+}
+
+void Model::predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads,
+                    int category, float* logits) const {
+  check_point_count(points);
+  check_category(category);
+  if (threads == 0) throw InputError("0 threads, expected at least 1");
+  const std::size_t most = std::numeric_limits<std::size_t>::max() / sizeof(float) / points;
+  if (clouds > most / std::max(static_cast<std::size_t>(network_.channels), network_.classes.size())) {
+    throw InputError(std::to_string(clouds) + " clouds of " + std::to_string(points) +
+                     " points, expected as many as fit into memory");
+  }
+  const std::size_t size = points * static_cast<std::size_t>(network_.channels), written = this->logits(points);
+  if (clouds == 1) return run(numbers, points, raw, threads, category, logits, nullptr);
+  parallel_for(clouds, std::min<std::size_t>(threads, clouds), [&](std::size_t i) {
+    run(numbers + i * size, points, raw, 1, category, logits + i * written, nullptr);
+  });
+}
+
+std::vector<Value> Model::trace(const float* numbers, std::size_t points, bool raw, int category) const {
+  check_point_count(points);
+  check_category(category);
+  std::vector<Value> values(network_.layers.size());
+  std::vector<float> found(logits(points));
+  run(numbers, points, raw, 1, category, found.data(), &values);
+  return values;
+}
+
+void Model::run(const float* numbers, std::size_t points, bool raw, unsigned threads, int category, float* logits,
+                std::vector<Value>* trace) const {
+  const std::size_t channels = static_cast<std::size_t>(network_.channels);
+  const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes);
+  Cloud cloud = split_into_blocks(numbers, points, channels, lanes);
+  if (network_.normalize && !raw) normalize(cloud, channels, lanes);
+  Run(network_, plan_, kernels_, workspace_, cloud, category, threads, trace).execute(logits);
+}
+
+}  // namespace bipointnet

@@ -1,0 +1,50 @@
+// A packed model that is ready to run.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/cloud.h"
+#include "engine/plan.h"
+#include "engine/state.h"
+#include "engine/workspace.h"
+#include "format/network.h"
+#include "kernels/kernels.h"
+
+namespace bipointnet {
+
+class Model {
+ public:
+  // Throws FormatError if the network does not reproduce its golden vector.
+  Model(Network network, const Kernels& kernels);
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  // Writes the logits of `clouds` clouds of `points` points each: one per class for each cloud or, if the network has
+  // logits per point, for each point. category: the category of all clouds, -1 if the model has none. Throws
+  // InputError.
+  void predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads, int category,
+               float* logits) const;
+
+  // The value after every operation for one cloud.
+  std::vector<Value> trace(const float* numbers, std::size_t points, bool raw, int category) const;
+
+  // The number of floats that predict() writes per cloud of `points` points.
+  std::size_t logits(std::size_t points) const { return (network_.per_point() ? points : 1) * network_.classes.size(); }
+
+  const Network& network() const { return network_; }
+  const Kernels& kernels() const { return kernels_; }
+
+ private:
+  void check_golden() const;
+  void check_category(int category) const;
+  void run(const float* numbers, std::size_t points, bool raw, unsigned threads, int category, float* logits,
+           std::vector<Value>* trace) const;
+
+  Network network_;
+  const Kernels& kernels_;
+  Plan plan_;
+  mutable Workspace workspace_;  // thread-safe
+};
+
+}  // namespace bipointnet

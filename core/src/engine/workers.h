@@ -1,0 +1,49 @@
+// A parallel loop.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace bipointnet {
+
+// Calls work(0), ..., work(count - 1), each once, on up to `workers` threads, including the calling one. Each thread
+// takes the next item when it has finished one, so a slow core does not delay the others. If a thread cannot be
+// started, fewer threads do the work. If items throw, the exception of the first such item is rethrown; later items
+// may be skipped.
+template <class Work>
+void parallel_for(std::size_t count, std::size_t workers, const Work& work) {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  std::size_t failed = count;
+  const auto run = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      try {
+        work(i);
+      } catch (...) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        if (i < failed) {
+          failed = i;
+          failure = std::current_exception();
+        }
+        return;
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  threads.reserve(workers);
+  try {
+    while (threads.size() + 1 < workers) threads.emplace_back(run);
+  } catch (const std::system_error&) {
+  }
+  run();
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace bipointnet

@@ -1,0 +1,264 @@
+#include "format/tensors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "format/bits.h"
+#include "format/fields.h"
+#include "format/text.h"
+
+namespace bipointnet {
+namespace {
+
+constexpr std::uint64_t kMaxHeader = 16u << 20;
+constexpr std::uint64_t kHeaderAlignment = 8;
+
+template <class Word>
+Word little_endian(const std::uint8_t* bytes) {
+  Word word = 0;
+  for (std::size_t i = 0; i < sizeof(Word); ++i) word = static_cast<Word>(word | static_cast<Word>(bytes[i]) << 8 * i);
+  return word;
+}
+
+template <class Float, class Word>
+Float reinterpret(Word word) {
+  static_assert(sizeof(Float) == sizeof(Word));
+  Float value;
+  std::memcpy(&value, &word, sizeof value);
+  return value;
+}
+
+// F16 has 5 bits of exponent with bias 15 and 10 of fraction, F32 has 8 with bias 127 and 23. Numbers below 2^-14 have
+// exponent 0 and are multiples of 2^-24; float32 holds them all.
+float widened(std::uint16_t half) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(half >> 15) << 31;
+  const std::uint32_t exponent = half >> 10 & 31;
+  const std::uint32_t fraction = half & 1023;
+  if (exponent == 0) {
+    const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
+    return sign ? -magnitude : magnitude;
+  }
+  const std::uint32_t wide = exponent == 31 ? 255 : exponent - 15 + 127;
+  return reinterpret<float>(sign | wide << 23 | fraction << 13);
+}
+
+std::size_t bytes_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::i16:
+    case Dtype::f16: return 2;
+    case Dtype::f32: return 4;
+    default: return 8;
+  }
+}
+
+std::string name_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::u64: return "U64";
+    case Dtype::i16: return "I16";
+    case Dtype::f16: return "F16";
+    case Dtype::f32: return "F32";
+    default: return "F64";
+  }
+}
+
+double float_at(const std::uint8_t* bytes, Dtype dtype) {
+  if (dtype == Dtype::f16) return widened(little_endian<std::uint16_t>(bytes));
+  if (dtype == Dtype::f32) return reinterpret<float>(little_endian<std::uint32_t>(bytes));
+  return reinterpret<double>(little_endian<std::uint64_t>(bytes));
+}
+
+std::string text_of(const Shape& shape) {
+  std::string text;
+  for (const std::uint64_t size : shape) text += (text.empty() ? "" : ", ") + decimal(size);
+  return "[" + text + "]";
+}
+
+std::uint64_t size_of(int count) { return static_cast<std::uint64_t>(count); }
+
+Shape sizes(const Fields& fields, const std::string& key, std::int64_t low, std::int64_t high) {
+  Shape sizes;
+  for (const JsonValue& item : fields.list(key, low, high)) {
+    const auto size = item.integer();
+    if (!size || *size < 0) {
+      fail(fields.what, key + " with " + item.describe(), "integers from " + range(0, kMaxInteger));
+    }
+    sizes.push_back(static_cast<std::uint64_t>(*size));
+  }
+  return sizes;
+}
+
+std::string_view header_of(const std::uint8_t* bytes, std::size_t size) {
+  if (size < kHeaderAlignment) fail("file", decimal(size) + " bytes", "8 or more");
+  const auto length = little_endian<std::uint64_t>(bytes);
+  if (length > kMaxHeader) fail("header", "length " + decimal(length), "at most " + decimal(kMaxHeader));
+  const std::uint64_t rest = size - kHeaderAlignment;
+  if (length > rest) fail("header", "length " + decimal(length), "at most the " + decimal(rest) + " bytes after it");
+  if (length % kHeaderAlignment != 0) fail("header", "length " + decimal(length), "a multiple of 8");
+  const char* text = reinterpret_cast<const char*>(bytes + kHeaderAlignment);
+  if (length == 0 || text[0] != '{') fail("header", "no '{' at its start", "a JSON object");
+  return {text, static_cast<std::size_t>(length)};
+}
+
+std::string manifest_of(const JsonValue& metadata) {
+  const Fields fields(metadata, "__metadata__");
+  fields.expect_keys({"bipointnet"});
+  return fields.string("bipointnet");
+}
+
+}  // namespace
+
+Tensors::Tensors(const std::uint8_t* bytes, std::size_t size, std::string& manifest) {
+  const std::string_view header = header_of(bytes, size);
+  const std::size_t body = kHeaderAlignment + header.size();
+  body_ = bytes + body;
+  size_ = size - body;
+  read_header(header, manifest);
+  check_layout();
+}
+
+void Tensors::read_header(std::string_view header, std::string& manifest) {
+  const Json json(header, "header");
+  bool found = false;
+  for (const auto& [name, value] : json.root().members()) {
+    if (name == "__metadata__") {
+      manifest = manifest_of(value);
+      found = true;
+    } else {
+      add(name, value);
+    }
+  }
+  if (!found) fail("header", "no key __metadata__", "this key");
+}
+
+void Tensors::add(const std::string& name, const JsonValue& entry) {
+  const Fields fields(entry, printable(name));
+  fields.expect_keys({"dtype", "shape", "data_offsets"});
+  Tensor tensor;
+  tensor.dtype = fields.choice<Dtype>(
+      "dtype",
+      {{"U64", Dtype::u64}, {"I16", Dtype::i16}, {"F16", Dtype::f16}, {"F32", Dtype::f32}, {"F64", Dtype::f64}});
+  tensor.shape = sizes(fields, "shape", 1, 2);
+  const Shape offsets = sizes(fields, "data_offsets", 2, 2);
+  tensor.begin = offsets[0];
+  tensor.end = offsets[1];
+  check_size(fields.what, tensor);
+  tensors_.emplace(name, std::move(tensor));
+}
+
+// The product of the shape is compared with the size of the file at every step, so it cannot overflow.
+void Tensors::check_size(const std::string& what, const Tensor& tensor) const {
+  if (tensor.begin > tensor.end || tensor.end > size_) {
+    fail(what, "data_offsets " + text_of({tensor.begin, tensor.end}),
+         "a range of the " + decimal(size_) + " bytes after the header");
+  }
+  const std::uint64_t bytes = tensor.end - tensor.begin;
+  std::uint64_t need = bytes_of(tensor.dtype);
+  for (const std::uint64_t size : tensor.shape) {
+    if (size > 0 && need > bytes / size) {
+      fail(what, decimal(bytes) + " bytes", "more for shape " + text_of(tensor.shape) + " of " + name_of(tensor.dtype));
+    }
+    need *= size;
+  }
+  if (need != bytes) {
+    fail(what, decimal(bytes) + " bytes",
+         decimal(need) + " for shape " + text_of(tensor.shape) + " of " + name_of(tensor.dtype));
+  }
+}
+
+// Sorted by their offsets, every tensor begins where the one before ends, and the last one ends at the end of the file.
+void Tensors::check_layout() const {
+  std::vector<const Named*> order;
+  for (const Named& named : tensors_) order.push_back(&named);
+  std::sort(order.begin(), order.end(), [](const Named* a, const Named* b) {
+    return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
+  });
+  std::uint64_t end = 0;
+  std::string before = "the header";
+  for (const Named* named : order) {
+    const Tensor& tensor = named->second;
+    if (tensor.begin != end) {
+      fail(printable(named->first),
+           std::string(tensor.begin < end ? "overlap" : "gap") + ", begins at byte " + decimal(tensor.begin),
+           "byte " + decimal(end) + ", where " + before + " ends");
+    }
+    end = tensor.end;
+    before = printable(named->first);
+  }
+  if (end != size_) fail("file", decimal(size_ - end) + " bytes after " + before, "0");
+}
+
+void Tensors::expect_all_used() const {
+  for (const auto& [name, tensor] : tensors_) {
+    if (!tensor.used) fail(printable(name), "tensor that no operation uses", "only tensors that are used");
+  }
+}
+
+const Tensors::Tensor& Tensors::take(const std::string& name, std::initializer_list<Dtype> dtypes, const Shape& shape,
+                                     const std::string& reason) {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) fail(name, "missing tensor", "one of shape " + text_of(shape) + reason);
+  Tensor& tensor = found->second;
+  if (std::find(dtypes.begin(), dtypes.end(), tensor.dtype) == dtypes.end()) {
+    std::vector<std::string> names;
+    for (const Dtype dtype : dtypes) names.push_back(name_of(dtype));
+    fail(name, "dtype " + name_of(tensor.dtype), alternatives(names));
+  }
+  if (tensor.shape != shape) fail(name, "shape " + text_of(tensor.shape), text_of(shape) + reason);
+  tensor.used = true;
+  return tensor;
+}
+
+std::size_t Tensors::count_of(const Tensor& tensor) {
+  return static_cast<std::size_t>((tensor.end - tensor.begin) / bytes_of(tensor.dtype));
+}
+
+const std::uint8_t* Tensors::at(const Tensor& tensor, std::size_t i) const {
+  return body_ + tensor.begin + i * bytes_of(tensor.dtype);
+}
+
+std::vector<std::uint64_t> Tensors::bits(const std::string& name, int rows, int columns) {
+  const std::size_t words = words_for(static_cast<std::size_t>(columns));
+  const Tensor& tensor = take(name, {Dtype::u64}, {size_of(rows), words}, " for K = " + std::to_string(columns));
+  const std::size_t used = static_cast<std::size_t>(columns) % kWordBits;
+  const std::uint64_t pad = used == 0 ? 0 : ~std::uint64_t{0} << used;
+  std::vector<std::uint64_t> bits(count_of(tensor));
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    bits[i] = little_endian<std::uint64_t>(at(tensor, i));
+    if (i % words == words - 1 && (bits[i] & pad) != 0) {
+      fail(name, "pad bits set in row " + decimal(i / words), "zeros past K = " + std::to_string(columns));
+    }
+  }
+  return bits;
+}
+
+std::vector<std::int16_t> Tensors::thresholds(const std::string& name, int rows, int inputs) {
+  const Tensor& tensor = take(name, {Dtype::i16}, {size_of(rows)}, "");
+  std::vector<std::int16_t> thresholds(count_of(tensor));
+  for (std::size_t i = 0; i < thresholds.size(); ++i) {
+    thresholds[i] = reinterpret<std::int16_t>(little_endian<std::uint16_t>(at(tensor, i)));
+    if (thresholds[i] < 0 || thresholds[i] > inputs + 1) {
+      fail(name, "threshold " + std::to_string(thresholds[i]) + " in row " + decimal(i), range(0, inputs + 1));
+    }
+  }
+  return thresholds;
+}
+
+template <class Float>
+std::vector<Float> Tensors::floats(const std::string& name, std::initializer_list<Dtype> dtypes, const Shape& shape) {
+  const Tensor& tensor = take(name, dtypes, shape, "");
+  std::vector<Float> floats(count_of(tensor));
+  for (std::size_t i = 0; i < floats.size(); ++i) {
+    const double value = float_at(at(tensor, i), tensor.dtype);
+    if (!std::isfinite(value)) {
+      fail(name, std::to_string(value) + " at index " + decimal(i), "finite numbers");
+    }
+    floats[i] = static_cast<Float>(value);
+  }
+  return floats;
+}
+
+template std::vector<float> Tensors::floats(const std::string&, std::initializer_list<Dtype>, const Shape&);
+template std::vector<double> Tensors::floats(const std::string&, std::initializer_list<Dtype>, const Shape&);
+
+}  // namespace bipointnet

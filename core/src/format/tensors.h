@@ -1,0 +1,67 @@
+// The container of a packed model: a safetensors file with the strict profile of docs/format.md. A JSON header, then
+// the bytes of the tensors without gaps or overlaps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "format/json.h"
+
+namespace bipointnet {
+
+enum class Dtype { u64, i16, f16, f32, f64 };
+
+using Shape = std::vector<std::uint64_t>;
+
+// The tensors of a file. Each of them must be used.
+class Tensors {
+ public:
+  // Reads the header of `size` bytes, which must outlive this object, and sets `manifest` to the text of the manifest.
+  // Throws FormatError, as all functions of this class do.
+  Tensors(const std::uint8_t* bytes, std::size_t size, std::string& manifest);
+
+  bool has(const std::string& name) const { return tensors_.count(name) != 0; }
+
+  // Rows of `columns` bits each.
+  std::vector<std::uint64_t> bits(const std::string& name, int rows, int columns);
+
+  // Thresholds from 0 to inputs + 1; counts never reach inputs + 1.
+  std::vector<std::int16_t> thresholds(const std::string& name, int rows, int inputs);
+
+  // Float (float or double) is at least as wide as the widest of `dtypes`, so every number is converted exactly.
+  template <class Float>
+  std::vector<Float> floats(const std::string& name, std::initializer_list<Dtype> dtypes, const Shape& shape);
+
+  void expect_all_used() const;
+
+ private:
+  struct Tensor {
+    Dtype dtype{};
+    Shape shape;
+    std::uint64_t begin = 0;  // an offset into the bytes after the header
+    std::uint64_t end = 0;
+    bool used = false;
+  };
+  using Named = std::pair<const std::string, Tensor>;
+
+  void read_header(std::string_view header, std::string& manifest);
+  void add(const std::string& name, const JsonValue& entry);
+  void check_size(const std::string& what, const Tensor& tensor) const;
+  void check_layout() const;
+  const Tensor& take(const std::string& name, std::initializer_list<Dtype> dtypes, const Shape& shape,
+                     const std::string& reason);
+  static std::size_t count_of(const Tensor& tensor);
+  const std::uint8_t* at(const Tensor& tensor, std::size_t i) const;
+
+  const std::uint8_t* body_ = nullptr;
+  std::uint64_t size_ = 0;
+  std::map<std::string, Tensor> tensors_;
+};
+
+}  // namespace bipointnet

@@ -1,0 +1,115 @@
+// The table of functions that each instruction set provides.
+//
+// Data layout: points run along the bits. A block holds `lanes` points. One channel of a block is a slice: one bit per
+// point, lanes / 64 words. Bits of a block are K slices; floats of a block are K rows of `lanes` floats. Lanes after
+// the last point of a cloud hold arbitrary values; pooling masks them.
+#pragma once
+
+#include <cstdint>
+
+namespace bipointnet {
+
+// A bilinear layer in the form that the kernels read. engine/bitsliced.cpp builds it and derives the arithmetic.
+struct BitslicedLayer {
+  int inputs;
+  int outputs;
+  int pairs;   // ceil(inputs / 2)
+  int levels;  // bits of the counter
+  const std::uint8_t*
+      offsets[2];               // 8 * (which of the eight entries of a pair is the carry), for an even and for an odd
+                                // start; ordered by part, then output, then pair
+  const std::uint64_t* odd;     // one bit per output: whether an odd number of its inputs are complemented
+  const std::uint32_t* start;   // one value per output: the initial value of its counter
+  const std::uint64_t* varies;  // one bit per output: whether it depends on the inputs
+  const std::uint64_t* always;  // one bit per output: whether it is 1 for all inputs
+};
+
+constexpr int kMaxLevels = 15;
+constexpr int kEntries = 8;  // carries per pair of inputs
+constexpr int kTile = 8;     // rows of weights per tile
+
+// Inputs are counted in parts whose table of carries fits into the first-level cache. Between two parts the counters of
+// a batch of outputs are kept in memory.
+constexpr int kPartLevels = 7;
+constexpr int kPart = 1 << kPartLevels;  // pairs per part
+constexpr int kBatch = 512;              // outputs per batch
+constexpr int kScratchSlices = kPart * kEntries + kBatch * kMaxLevels;
+
+// act: 0 none, 1 relu, 2 hardtanh, written with the minimum and maximum that processors have. `static`, so that every
+// instruction set keeps its own copy.
+static inline float activate(float x, int act) {
+  if (act == 1) return x > 0 ? x : 0.0f;
+  if (act == 2) {
+    const float raised = -1.0f > x ? -1.0f : x;
+    return 1.0f < raised ? 1.0f : raised;
+  }
+  return x;
+}
+
+struct Kernels {
+  const char* name;
+  int lanes;
+
+  // Functions on a block. `scratch` is memory for kScratchSlices slices. Inputs and outputs do not overlap.
+
+  // Slices of [sum over k of weight[m][k] x[k] >= bound[m]]. norms[m] is approximately the sum over k of
+  // |weight[m][k]|; null is allowed and slower.
+  void (*dense_signs)(const float* x, int inputs, const float* weight, const float* bound, const float* norms,
+                      int outputs, std::uint64_t* slices);
+
+  // Rows of act(weight x + bias).
+  void (*dense)(const float* x, int inputs, const float* weight, const float* bias, int outputs, int act, float* rows);
+
+  // The mean over k of |x[k]|, one float per point.
+  void (*mean_abs)(const float* x, int inputs, float* means);
+
+  // Slices of [agreements >= threshold].
+  void (*bilinear)(const std::uint64_t* slices, const BitslicedLayer& layer, std::uint64_t* scratch,
+                   std::uint64_t* out);
+
+  // Sets bit m of `fired` if some point of the block has agreements >= threshold. Skips bits that are already set.
+  void (*bilinear_pool)(const std::uint64_t* slices, const BitslicedLayer& layer, const std::uint64_t* mask,
+                        std::uint64_t* scratch, std::uint64_t* fired);
+
+  // Both of the above for one matrix of weights with two sets of thresholds.
+  void (*bilinear_and_pool)(const std::uint64_t* slices, const BitslicedLayer& layer, const BitslicedLayer& pool,
+                            const std::uint64_t* mask, std::uint64_t* scratch, std::uint64_t* out,
+                            std::uint64_t* fired);
+
+  // Rows of act(a (scale z) + b), z = 2 agreements - inputs, for a layer whose counters start at 0. `scales` holds one
+  // float per point; null means 1 at every point.
+  void (*bilinear_float)(const std::uint64_t* slices, const BitslicedLayer& layer, const float* a, const float* b,
+                         const float* scales, int act, std::uint64_t* scratch, float* rows);
+
+  // largest[k] = max(largest[k], x[k] at the first `points` points).
+  void (*update_max)(const float* x, int count, int points, float* largest);
+
+  // Functions on one vector.
+
+  // Bits of [x >= at]. x is aligned to a cache line. Pad bits are 0.
+  void (*compare)(const float* x, int count, float at, std::uint64_t* bits);
+
+  // Agreements of one vector of bits with each row of weights. The rows come in tiles of kTile rows, as tiled() in
+  // engine/bitsliced.h arranges them. Writes whole tiles of counts.
+  void (*agreements)(const std::uint64_t* bits, const std::uint64_t* tiles, int inputs, int outputs, int* counts);
+
+  // act(a (scale z) + b), z = 2 count - inputs.
+  void (*affine)(const int* counts, int inputs, const float* a, const float* b, float scale, int outputs, int act,
+                 float* y);
+
+  // act(weight x + bias). `columns` is the weight matrix transposed, inputs x outputs.
+  void (*dense_vector)(const float* x, int inputs, const float* columns, const float* bias, int outputs, int act,
+                       float* y);
+};
+
+extern const Kernels kPortable;
+#if defined(BIPOINTNET_X86)
+extern const Kernels kAvx2;
+extern const Kernels kAvx512;
+extern const Kernels kAvx512Popcount;  // kAvx512 with VPOPCNTDQ
+#endif
+#if defined(BIPOINTNET_NEON)
+extern const Kernels kNeon;
+#endif
+
+}  // namespace bipointnet

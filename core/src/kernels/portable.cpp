@@ -1,0 +1,74 @@
+// Portable kernels on 64-bit words, for every compiler and processor. 64 points per register.
+#include "kernels/kernels.h"
+
+namespace bipointnet {
+namespace {
+
+constexpr int kLanes = 64;
+
+struct Bits {
+  std::uint64_t v;
+  static Bits load(const std::uint64_t* p) { return {*p}; }
+  static Bits zero() { return {0}; }
+  void store(std::uint64_t* p) const { *p = v; }
+  Bits operator&(Bits o) const { return {v & o.v}; }
+  Bits operator^(Bits o) const { return {v ^ o.v}; }
+  Bits complement() const { return {~v}; }
+  bool any() const { return v != 0; }
+  // *this becomes the sum bit of *this, x and y; returns the carry.
+  Bits full_add(Bits x, Bits y) {
+    const std::uint64_t half = v ^ x.v, carry = (v & x.v) | (half & y.v);
+    v = half ^ y.v;
+    return {carry};
+  }
+};
+
+struct Floats {
+  static constexpr int kWidth = 1, kPointRegs = 16, kRows = 4;
+  static constexpr bool kHasFma = false;
+  float v;
+  static Floats load(const float* p) { return {*p}; }
+  static Floats from_bytes(const std::uint8_t* p) { return {static_cast<float>(*p)}; }
+  static Floats broadcast(float x) { return {x}; }
+  void store(float* p) const { *p = v; }
+  Floats mul(Floats o) const { return {v * o.v}; }
+  Floats add(Floats o) const { return {v + o.v}; }
+  Floats fma(Floats x, Floats y) const { return add(x.mul(y)); }
+  static Floats max(Floats a, Floats b) { return {a.v > b.v ? a.v : b.v}; }
+  static Floats min(Floats a, Floats b) { return {a.v < b.v ? a.v : b.v}; }
+  unsigned ge_mask(Floats o) const { return v >= o.v; }
+};
+
+// Without a popcount instruction: adds neighboring fields of doubling width. Compilers vectorize these steps.
+inline int popcount(std::uint64_t word) {
+  word -= word >> 1 & 0x5555555555555555;
+  word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
+  word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f;
+  word += word >> 8;
+  word += word >> 16;
+  word += word >> 32;
+  return static_cast<int>(word & 0x7f);
+}
+
+// Eight points at a time. Multiplying seven bits by 0x0002040810204081 adds copies shifted by 0, 7, ..., 42, which do
+// not overlap: bit i of the copy shifted by 7 i is at position 8 i, the lowest bit of a byte. The eighth bit is moved
+// alone.
+inline void slices_to_bytes(const std::uint64_t* slices, int count, std::uint8_t* bytes) {
+  for (int group = 0; group < 8; ++group) {
+    std::uint64_t sum = 0;
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t bits = slices[i] >> (8 * group) & 0xff;
+      sum |= ((bits & 0x7f) * 0x0002040810204081 & 0x0101010101010101) << i | (bits & 0x80) << 49 << i;
+    }
+    for (int j = 0; j < 8; ++j) bytes[8 * group + j] = static_cast<std::uint8_t>(sum >> (8 * j));
+  }
+}
+
+#include "kernels/body.h"
+
+}  // namespace
+
+const Kernels kPortable{"portable",        kLanes,         dense_signs, dense,   mean_abs,   bilinear, bilinear_pool,
+                        bilinear_and_pool, bilinear_float, update_max,  compare, agreements, affine,   dense_vector};
+
+}  // namespace bipointnet

@@ -1,0 +1,68 @@
+// The error messages of the reader of packed models and of the JSON reader, for the tests of both.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "format/json.h"
+#include "format/network.h"
+#include "format/text.h"
+#include "packed_writer.h"
+
+namespace bipointnet {
+
+inline Network parse(const Bytes& bytes) { return parse(bytes.data(), bytes.size()); }
+
+// The message of parse(), or "" if it succeeds. The bytes are copied to memory of the exact size, so that a sanitizer
+// detects a read after the end.
+inline std::string error_of(const std::uint8_t* bytes, std::size_t size) {
+  const std::vector<std::uint8_t> exact(bytes, bytes + size);
+  try {
+    parse(exact.data(), exact.size());
+  } catch (const FormatError& error) {
+    return *error.what() ? error.what() : "an empty message";
+  }
+  return "";
+}
+
+inline std::string error_of(const Bytes& bytes) { return error_of(bytes.data(), bytes.size()); }
+
+inline std::string json_error_of(const std::string& text) {
+  try {
+    Json json(text, "text");
+  } catch (const FormatError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// The message `error` contains `part`.
+#define CHECK_ERROR(error, part)                                                                 \
+  do {                                                                                           \
+    const std::string message = (error);                                                         \
+    const bool holds = ::bipointnet::check(contains(message, part), __FILE__, __LINE__, #error); \
+    if (!holds) std::cerr << "  found    " << message << "\n  expected " << (part) << "\n";      \
+  } while (false)
+
+// The message for a file after a change.
+inline std::string error_after(PackedFile file, const std::function<void(PackedFile&)>& change) {
+  change(file);
+  return error_of(file.bytes());
+}
+
+inline std::string error_after_manifest(const PackedFile& file, const std::string& from, const std::string& to) {
+  return error_after(file, [&](PackedFile& f) { f.manifest = replaced(f.manifest, from, to); });
+}
+
+inline std::string error_after_header(const PackedFile& file, const std::string& from, const std::string& to) {
+  return error_of(assembled(replaced(file.header(), from, to), file.body()));
+}
+
+}  // namespace bipointnet

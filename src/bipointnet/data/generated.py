@@ -1,0 +1,54 @@
+"""Splits of clouds that a function generates, cached."""
+
+from collections.abc import Callable, Hashable
+
+import numpy as np
+
+from bipointnet.data.cache import cached
+from bipointnet.data.dataset import Split
+from bipointnet.errors import UserError
+
+# Makes a cloud of a class: (label, rng) -> points (P, C) float32, point labels (P,) int64.
+Make = Callable[[int, np.random.Generator], tuple[np.ndarray, np.ndarray]]
+
+
+def check_size(what: str, size: int, least: int) -> None:
+    if size < least:
+        raise UserError(f"{what} is {size}, expected a whole number of at least {least}")
+
+
+def generated_splits(
+    name: str,
+    version: tuple[Hashable, ...],
+    sizes: tuple[int, int],
+    shape: tuple[int, int],
+    seed: int,
+    classes: int,
+    make: Make,
+) -> tuple[Split, Split]:
+    """The train and the test split: `sizes` clouds of shape (points, channels), the classes taking turns.
+
+    `version` changes whenever `make` returns other clouds for the same arguments.
+    """
+    points = shape[0]
+    for what, size, least in (("train", sizes[0], 0), ("test", sizes[1], 0), ("points", points, 1), ("seed", seed, 0)):
+        check_size(what, size, least)
+
+    def split(which: int) -> Split:
+        key = (*version, seed, which, sizes[which], points)
+        return Split(**cached(name, key, lambda: _generate(seed, which, sizes[which], shape, classes, make)))
+
+    return split(0), split(1)
+
+
+def _generate(
+    seed: int, which: int, size: int, shape: tuple[int, int], classes: int, make: Make
+) -> dict[str, np.ndarray]:
+    points = np.empty((size, *shape), np.float32)
+    point_labels = np.empty((size, shape[0]), np.int64)
+    labels = np.arange(size, dtype=np.int64) % classes
+    for i in range(size):
+        # One random stream per cloud: a cloud does not depend on the number of the others.
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(which, i)))
+        points[i], point_labels[i] = make(int(labels[i]), rng)
+    return {"points": points, "labels": labels, "point_labels": point_labels}

@@ -1,0 +1,143 @@
+"""The architecture of the C++ core: every file of core/src, its folder, and what it may include.
+
+    format   bytes -> a checked network; knows nothing of how it runs
+    kernels  one table of functions, one file per instruction set; knows nothing of networks
+    engine   plans and runs a network with the kernels
+    api.cpp, python.cpp  the two ways in
+
+A new file needs a row here.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+CORE = Path(__file__).parents[1] / "core"
+SOURCE = CORE / "src"
+
+FILES = {
+    "": {"api.cpp", "python.cpp"},
+    "format": {
+        "bits.cpp",
+        "bits.h",
+        "fields.cpp",
+        "fields.h",
+        "format.cpp",
+        "json.cpp",
+        "json.h",
+        "network.h",
+        "program.cpp",
+        "program.h",
+        "tensors.cpp",
+        "tensors.h",
+        "text.cpp",
+        "text.h",
+    },
+    "kernels": {
+        "avx2.cpp",
+        "avx512.cpp",
+        "body.h",
+        "body_floats.h",
+        "body_slices.h",
+        "dispatch.cpp",
+        "dispatch.h",
+        "kernels.h",
+        "neon.cpp",
+        "portable.cpp",
+    },
+    "engine": {
+        "aligned.h",
+        "bitsliced.cpp",
+        "bitsliced.h",
+        "block.cpp",
+        "block.h",
+        "cloud.cpp",
+        "cloud.h",
+        "code_set.cpp",
+        "code_set.h",
+        "delta.cpp",
+        "delta.h",
+        "model.cpp",
+        "model.h",
+        "plan.cpp",
+        "plan.h",
+        "pooled.cpp",
+        "pooled.h",
+        "run.cpp",
+        "run.h",
+        "state.h",
+        "vector_ops.cpp",
+        "vector_ops.h",
+        "workers.h",
+        "workspace.cpp",
+        "workspace.h",
+    },
+}
+MAY_INCLUDE = {
+    "format": {"format"},
+    "kernels": {"kernels"},
+    "engine": {"format", "kernels", "engine"},
+    "": {"format", "kernels", "engine", "bipointnet.h"},
+}
+# Compiled once per instruction set. An inline function of the standard library, compiled with the flags of one
+# instruction set, could be the copy that the linker keeps for all; <cstdint> has types only.
+PER_ISA = {
+    "portable.cpp",
+    "avx2.cpp",
+    "avx512.cpp",
+    "neon.cpp",
+    "body.h",
+    "body_floats.h",
+    "body_slices.h",
+    "kernels.h",
+}
+PER_ISA_SYSTEM = {"cstdint", "immintrin.h", "arm_neon.h"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def all_files():
+    return [(folder, name) for folder, names in FILES.items() for name in sorted(names)]
+
+
+def includes(path):
+    """The project's own and the system's headers that a file includes."""
+    found = INCLUDE.findall(path.read_text(encoding="utf-8"))
+    return [name for bracket, name in found if bracket == '"'], [name for bracket, name in found if bracket == "<"]
+
+
+def test_every_file_of_the_core_is_listed():
+    found = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*") if path.is_file()}
+    listed = {f"{folder}/{name}".lstrip("/") for folder, name in all_files()}
+    assert found == listed
+
+
+@pytest.mark.parametrize(("folder", "name"), all_files())
+def test_a_file_includes_only_what_its_folder_may(folder, name):
+    own, _ = includes(SOURCE / folder / name)
+    for header in own:
+        assert (SOURCE / header).is_file() or (CORE / "include" / header).is_file(), f"{header} does not exist"
+        where = header.split("/")[0]
+        assert where in MAY_INCLUDE[folder], f"{folder}/{name} includes {header}, expected one of {MAY_INCLUDE[folder]}"
+
+
+@pytest.mark.parametrize("name", sorted(PER_ISA))
+def test_files_of_an_instruction_set_use_no_standard_library(name):
+    _, system = includes(SOURCE / "kernels" / name)
+    assert set(system) <= PER_ISA_SYSTEM
+    assert "std::" not in re.sub(r"std::u?int\d+_t|std::size_t", "", (SOURCE / "kernels" / name).read_text())
+
+
+def test_only_the_binding_knows_nanobind():
+    users = [
+        f"{folder}/{name}"
+        for folder, name in all_files()
+        if any("nanobind" in h for h in includes(SOURCE / folder / name)[1])
+    ]
+    assert users == ["/python.cpp"]
+
+
+def test_the_tests_of_the_core_mirror_its_folders():
+    folders = {path.parent.relative_to(CORE / "tests").as_posix() for path in (CORE / "tests").rglob("test_*.cpp")}
+    assert folders <= {".", "format", "kernels", "engine", "tools"}

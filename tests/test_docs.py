@@ -1,0 +1,62 @@
+"""What README and the pages show works: Python blocks run, commands and options exist, links lead somewhere."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "benchmarks" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+MODEL = ROOT / "tests" / "golden" / "shapes-v1.bpn"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Every `bipointnet ...` of a page, in a block of its own or inside a sentence, as words."""
+    text = page.read_text()
+    lines = [line for block in blocks(page, "") for line in block.splitlines()]
+    lines += re.findall(r"`(bipointnet [^`]*)`", text)
+    words = [shlex.split(line.split(" #")[0].replace("\n", " ")) for line in lines if line.startswith("bipointnet ")]
+    return [line for line in words if len(line) > 1]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_exist(page):
+    from bipointnet.cli.common import app
+
+    known = typer.main.get_command(app).commands  # pyright: ignore[reportAttributeAccessIssue]
+    for line in commands(page):
+        if line[1] in ("--version", "--help", "..."):
+            continue
+        assert line[1] in known, " ".join(line)
+        options = {name for parameter in known[line[1]].params for name in (*parameter.opts, *parameter.secondary_opts)}
+        used = {word.split("=")[0] for word in line[2:] if word.startswith("-") and word != "-"}
+        assert used <= options | {"--help"}, " ".join(line)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    shutil.copy(MODEL, tmp_path / "mine.bpn")
+    monkeypatch.chdir(tmp_path)
+    names = {"points": np.random.default_rng(0).normal(size=(50, 3))}
+    for block in blocks(page, "python"):
+        exec(block, names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page):
+    links = re.findall(r"\]\(([^)#\s]+)", page.read_text())
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert not missing
