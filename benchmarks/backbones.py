@@ -1,9 +1,9 @@
-"""Every backbone on the built-in shapes, in full precision and in 1 bit, in short trainings on a CPU.
+"""Short trainings of every backbone on the built-in shapes, in full precision and in 1 bit, on a CPU.
 
     python benchmarks/backbones.py RUNS [--workers 2]
 
-About six hours on one core. Runs that are finished in the folder RUNS are not run again. Prints the table;
-benchmarks/results/backbones-shapes.json has every run.
+About six hours on one core. Finished runs in the folder RUNS are not repeated. Prints a table and writes every run to
+benchmarks/results/backbones-shapes.json.
 """
 
 from pathlib import Path
@@ -14,7 +14,8 @@ from shapes_runs import main
 from bipointnet.config import Config
 
 RESULT = Path(__file__).parent / "results" / "backbones-shapes.json"
-# Few points, for a CPU, but enough for 1 bit: with 64 points PointCNN stays 40 behind after twice the steps.
+# Few points, for a CPU, but enough for 1 bit: with 64 points, 1-bit PointCNN stays 40 percentage points below float
+# even after twice the steps.
 RECIPES = {
     "pointnet2": {"points": 256, "epochs": 12, "lr": 0.003},
     "dgcnn": {"points": 128, "epochs": 10, "lr": 0.005},
@@ -36,7 +37,7 @@ def jobs(folder: Path) -> dict[Path, Config]:
 
 def table(results: list[dict]) -> Table:
     shown = Table(title="shapes: accuracy of the last epoch, %")
-    for name in ("backbone", "float", "LSR + EMA", "behind", "XNOR + max"):
+    for name in ("backbone", "float", "LSR + EMA", "difference", "XNOR + max"):
         shown.add_column(name, justify="left" if name == "backbone" else "right")
     for model in RECIPES:
         found = {r["method"]: r["last_oa"] for r in results if r["model"] == model}

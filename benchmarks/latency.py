@@ -1,8 +1,8 @@
-"""Accuracy against latency of every method in one runtime, the paper's figure 5c: from the runs of methods.py.
+"""Accuracy over latency of every method in one runtime, as in the paper's figure 5c, from the runs of methods.py.
 
     python benchmarks/latency.py RUNS [--points 1024] [--rounds 100]
 
-All packed networks take turns in one process, on one thread; ONNX Runtime runs the float twin beside them. Writes
+All packed networks and ONNX Runtime with the float network take turns in one process, on one thread. Writes
 benchmarks/results/latency-methods.json and docs/latency.png.
 """
 
@@ -34,7 +34,7 @@ POOL = "ema-max"
 
 
 def measure(runs: Path, points: int, rounds: int) -> dict:
-    """Median microseconds and bytes of every method, and of ONNX Runtime on the float twin."""
+    """Median microseconds, bytes and accuracy of every method, and of the float network in ONNX Runtime."""
     cloud = np.random.default_rng(0).standard_normal((points, 3), np.float32)
     cloud /= np.linalg.norm(cloud, axis=1).max()
     calls, sizes = {}, {}
@@ -56,8 +56,8 @@ def measure(runs: Path, points: int, rounds: int) -> dict:
     for method in calls:
         pool = "max" if method == "fp" else POOL
         wanted = ("pointnet-vanilla", method, pool)
-        runs_of = [r for r in json.loads(ACCURACY.read_text()) if (r["model"], r["method"], r["pool"]) == wanted]
-        accuracy[method] = mean(r["last_oa"] for r in runs_of)
+        own_runs = [r for r in json.loads(ACCURACY.read_text()) if (r["model"], r["method"], r["pool"]) == wanted]
+        accuracy[method] = mean(r["last_oa"] for r in own_runs)
     return {
         "points": points,
         "rounds": rounds,
@@ -76,7 +76,7 @@ def measure(runs: Path, points: int, rounds: int) -> dict:
 
 
 def draw(report: dict) -> None:
-    """Accuracy over latency, one dot a method."""
+    """Draw accuracy over latency, one dot per method."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     ordered = sorted(report["methods"].items(), key=lambda item: item[1]["us"])
@@ -84,7 +84,7 @@ def draw(report: dict) -> None:
     for name, facts in ordered:
         color = {"fp": "#444444", "lsr": "#1f5fa8", "xnor": "#c0392b"}.get(name, "#7f9fbf")
         axes.scatter(facts["us"], facts["shapes_oa"], s=46, color=color, zorder=3)
-        # Methods that fold alike take the same time: one label for all of them.
+        # Methods whose packed layers are of the same kind take the same time: one label for all of them.
         if not groups or facts["us"] > 1.2 * groups[-1][0][1]["us"]:
             groups.append([])
         groups[-1].append((name, facts))
@@ -103,7 +103,7 @@ def draw(report: dict) -> None:
             ha="right" if left else "left",
         )
     axes.set_xscale("log")
-    axes.set_xlabel(f"microseconds a cloud of {report['points']} points, one thread, {report['isa']}")
+    axes.set_xlabel(f"microseconds per cloud of {report['points']} points, one thread, {report['isa']}")
     axes.set_ylabel("accuracy on shapes, %")
     axes.grid(alpha=0.25)
     axes.margins(0.15, 0.3)

@@ -2,9 +2,9 @@
 
     python benchmarks/methods.py RUNS [--workers 2]
 
-PointNet vanilla with every method and pool, two seeds; PointNet with T-Nets with every method and EMA-max, one seed.
-Runs that are finished in the folder RUNS are not run again. Prints the table; benchmarks/results/methods-shapes.json
-has every run.
+Vanilla PointNet with every method and pool, two seeds; PointNet with T-Nets with every method and EMA-max, one seed.
+Finished runs in the folder RUNS are not repeated. Prints a table and writes every run to
+benchmarks/results/methods-shapes.json.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from bipointnet.config import CHOICES, Config
 RESULT = Path(__file__).parent / "results" / "methods-shapes.json"
 POOLS = ("max", "ema-avg", "ema-max")
 METHODS = CHOICES["method"]
-# The paper's recipe (Adam, 0.001, cosine) but for its length.
+# The paper's recipe (Adam, 0.001, cosine), but shorter.
 LENGTH = {"points": 64, "epochs": 8, "batch": 32, "device": "cpu"}
 VANILLA = [("fp", "max"), *((m, p) for m in METHODS if m != "fp" for p in POOLS)]
 NETWORKS = [("pointnet-vanilla", m, p, 0) for m, p in VANILLA]
@@ -36,8 +36,8 @@ def table(results: list[dict]) -> Table:
         cells = []
         for column in columns:
             found = [r["last_oa"] for r in results if (r["model"], r["pool"]) == column and r["method"] == method]
-            spread = f" ({min(found):.1f} to {max(found):.1f})" if len(found) > 1 else ""
-            cells.append(f"{mean(found):.1f}{spread}" if found else "")
+            seeds = f" ({min(found):.1f} to {max(found):.1f})" if len(found) > 1 else ""
+            cells.append(f"{mean(found):.1f}{seeds}" if found else "")
         shown.add_row(method, *cells)
     return shown
 

@@ -1,9 +1,9 @@
-"""Parts of the built-in shapes and objects in the built-in rooms, in full precision and in 1 bit, on a CPU.
+"""Segmentation of the built-in shapes and rooms, in full precision and in 1 bit, on a CPU.
 
     python benchmarks/segmentation.py RUNS [--workers 2]
 
-About two hours on one core. Runs that are finished in the folder RUNS are not run again. Prints the table;
-benchmarks/results/segmentation-shapes.json has every run.
+About two hours on one core. Finished runs in the folder RUNS are not repeated. Prints a table and writes every run to
+benchmarks/results/segmentation-shapes.json.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ NETWORKS = {
     ("semantic", "fp"): {},
     ("semantic", "bnn"): {"pool": "max"},
 }
-SEEDS = {"part": 1, "semantic": 3}  # rooms differ by some points from seed to seed
+SEEDS = {"part": 1, "semantic": 3}  # mIoU on rooms varies by some percent from seed to seed
 SHORT = {"epochs": 12, "batch": 32, "lr": 0.003, "device": "cpu"}
 
 
@@ -40,7 +40,7 @@ def jobs(folder: Path) -> dict[Path, Config]:
 
 def table(results: list[dict]) -> Table:
     shown = Table(title="mIoU of the last epoch, %, mean over the seeds")
-    for name in ("data", "float", "LSR + EMA-max", "behind", "BNN + max"):
+    for name in ("data", "float", "LSR + EMA-max", "difference", "BNN + max"):
         shown.add_column(name, justify="left" if name == "data" else "right")
     for task, (data, _) in TASKS.items():
         full, ours, naive = (

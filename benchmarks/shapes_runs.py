@@ -1,4 +1,4 @@
-"""Trainings on the built-in data, several side by side on the cores of a CPU, each on one thread."""
+"""Trainings on the built-in data, several at a time on the cores of a CPU, each on one thread."""
 
 import argparse
 import json
@@ -22,22 +22,22 @@ KEPT += ("best_oa", "entropy", "seconds", "commit")
 RECIPE = ("lr", "batch", "init_bias_std")
 
 
-def data_of(config: Config) -> str:
+def dataset_name(config: Config) -> str:
     return "rooms" if config.task == "semantic" else "shapes"
 
 
 def run(place: Path, config: Config) -> dict:
-    """One training, or what a finished one left."""
+    """Train, or read the result of a finished run."""
     torch.set_num_threads(1)
     if (place / "result.json").exists():
         return json.loads((place / "result.json").read_text())
-    return train(config, open_dataset(data_of(config), config.points), place, resume=True)
+    return train(config, open_dataset(dataset_name(config), config.points), place, resume=True)
 
 
 def run_all(jobs: Mapping[Path, Config], workers: int) -> list[dict]:
     """The results of all runs, in the order of the jobs."""
-    for name, points in {(data_of(config), config.points) for config in jobs.values()}:
-        open_dataset(name, points)  # made once, before the workers look for it
+    for name, points in {(dataset_name(config), config.points) for config in jobs.values()}:
+        open_dataset(name, points)  # generated once, before the workers read it from the cache
     with (
         ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool,
         Progress(console=Console(stderr=True)) as progress,
@@ -54,7 +54,7 @@ def main(
     table: Callable[[list[dict]], Table],
     to: Path,
 ) -> None:
-    """The command of a script: train all, print the table, write the results to a file."""
+    """The command line of a script: train all networks, print the table, write the results to `to`."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path)
     parser.add_argument("--workers", type=int, default=2)

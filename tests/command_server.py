@@ -1,7 +1,7 @@
-"""A program that has imported all a command may need, and runs each it is told of in a child of its own.
+"""A server for tests: imports all that a command may need once, then runs each command in a forked child.
 
-Starting Python with PyTorch takes two seconds, a child of this one takes hundredths. Reads a JSON object a line (the
-arguments, the folder, the environment, the files for what is said) and answers with the exit code.
+Starting Python with PyTorch takes two seconds, a fork a few hundredths. Reads one JSON object per line (arguments,
+folder, environment, files for stdout and stderr) and answers with the exit code.
 """
 
 import json

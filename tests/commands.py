@@ -1,4 +1,4 @@
-"""The commands as a person runs them, each in a process of its own."""
+"""Run commands as a user does, each in its own process."""
 
 import functools
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Said(NamedTuple):
+class Result(NamedTuple):
     returncode: int
     stdout: str
     stderr: str
@@ -22,8 +22,8 @@ def _server() -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def run(*arguments: str | Path, cwd: Path | None = None) -> Said:
-    """What `bipointnet ARGUMENTS` says in the folder `cwd`."""
+def run(*arguments: str | Path, cwd: Path | None = None) -> Result:
+    """The exit code and the output of `bipointnet ARGUMENTS` in the folder `cwd`."""
     server = _server()
     assert server.stdin is not None
     assert server.stdout is not None
@@ -38,4 +38,21 @@ def run(*arguments: str | Path, cwd: Path | None = None) -> Said:
         server.stdin.write(json.dumps(job) + "\n")
         server.stdin.flush()
         code = int(server.stdout.readline())
-        return Said(code, out.read(), err.read())
+        return Result(code, out.read(), err.read())
+
+
+def complaint(*arguments: str | Path, cwd: Path | None = None) -> str:
+    """The one sentence on stderr with which a command reports a mistake; its exit code must be 2."""
+    done = run(*arguments, cwd=cwd)
+    assert done.returncode == 2, done.stdout + done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+def succeed(*arguments: str | Path, cwd: Path | None = None) -> str:
+    """What a command prints on stdout; its exit code must be 0."""
+    done = run(*arguments, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

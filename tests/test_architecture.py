@@ -19,25 +19,28 @@ import bipointnet
 ROOT = Path(bipointnet.__file__).parent
 # All modules. Add a new module here.
 MODULES = {
-    "": "__init__ __main__ config delta demo errors files",
-    "analysis": "__init__ figures study theory",
-    "cli": "__init__ analyze common export predict segment train",
+    "": "__init__ __main__ config delta demo errors extras files",
+    "analysis": "__init__ figures runs study theory",
+    "cli": "__init__ analyze bench common demo eval export inspect predict segment train verify",
     "convert": "__init__ binarize graph record report trace",
     "data": "__init__ blocks cache clouds dataset folder furniture generated listing mesh_files modelnet normalize "
     "objects parsed published rooms s3dis scan_files shapenet_part shapes solids text_files",
-    "evaluation": "__init__ bench_torch metrics networks probe segmentation verify_torch",
+    "evaluation": "__init__ bench_torch evaluate from_file inspection metrics model_file networks predictor probe "
+    "segmentation verify_torch",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
     "nn": "__init__ calibrate concat_linear conv cost farthest_gpu fused_pool geometry grouped hooks init linear "
     "methods names pools product sign",
     "packing": "__init__ bits fold networks pack program",
     "runtime": "__init__ bench float_twin header label model operations progress reference verify",
-    "training": "__init__ augment compile_check cross_validation loop tasks",
-    "viz": "__init__ demo_figure labeled palette render",
+    "training": "__init__ augment compile_check cross_validation devices loop progress provenance run_folder schedule "
+    "tasks",
+    "viz": "__init__ demo_figure labeled palette render write",
 }
 # The subsystems that each subsystem may import besides itself.
 MAY_IMPORT = {
     "delta": "",
     "errors": "",
+    "extras": "errors",
     "files": "",
     "config": "errors",
     "data": "errors files",
@@ -45,23 +48,23 @@ MAY_IMPORT = {
     "models": "config errors files nn",
     "convert": "errors nn",
     "runtime": "_core data delta errors evaluation",
-    "evaluation": "data errors models nn runtime",
-    "training": "config data errors evaluation files models nn",
-    "analysis": "data delta evaluation files models nn runtime",
+    "evaluation": "config data errors extras models nn runtime",
+    "training": "config data errors evaluation extras files models nn",
+    "analysis": "data delta errors evaluation files models nn runtime",
     "packing": "_core delta errors files models nn runtime",
-    "viz": "data errors files",
+    "viz": "data errors extras files",
     "demo": "config data evaluation models nn packing runtime training viz",
-    "cli": "analysis config data demo errors evaluation models nn packing runtime training viz",
+    "cli": "analysis config data demo errors evaluation extras packing runtime training viz",
     "__init__": "config convert data errors models nn packing runtime",  # for type checkers; lazily at run time
     "__main__": "cli",
 }
 # Modules that work without PyTorch. A command imports PyTorch when it needs it.
 NEVER_TORCH = {
-    "": "__init__ __main__ config delta errors files",
-    "analysis": "__init__ figures theory",
+    "": "__init__ __main__ config delta errors extras files",
+    "analysis": "__init__ figures runs theory",
     "cli": MODULES["cli"],
     "data": MODULES["data"],
-    "evaluation": "__init__ metrics segmentation",
+    "evaluation": "__init__ evaluate from_file inspection metrics model_file predictor segmentation",
     "runtime": MODULES["runtime"],
     "viz": MODULES["viz"],
 }

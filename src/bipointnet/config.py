@@ -1,4 +1,7 @@
-"""What a training run is: one frozen dataclass with the paper's values, read from TOML and from the command line."""
+"""The configuration of a training run: one frozen dataclass with the paper's values as defaults.
+
+A TOML file overrides the defaults; command-line options override both. This module imports nothing heavy.
+"""
 
 import dataclasses
 import difflib
@@ -9,6 +12,8 @@ from typing import Any
 
 from bipointnet.errors import UserError
 
+# The accepted values of every option that has a fixed set of them: on the command line, in TOML and in result files.
+# Tests compare them with the tables of networks, methods and pools, which this module cannot import without PyTorch.
 CHOICES = {
     "task": ("classify", "part", "semantic"),
     "model": ("pointnet-vanilla", "pointnet", "pointnet2", "dgcnn", "pointcnn", "pointconv"),
@@ -19,72 +24,77 @@ CHOICES = {
     "device": ("auto", "cpu", "cuda"),
 }
 
-# What the paper takes for a task, where nothing else is asked for.
+# The paper's values of the options whose default depends on the task (BiPointNet, ICLR 2021, arXiv:2010.05501).
 PAPER: dict[str, dict[str, Any]] = {
     "classify": {"model": "pointnet-vanilla", "points": 1024, "epochs": 200, "batch": 256},
     "part": {"model": "pointnet", "points": 2048, "epochs": 250, "batch": 96},
     "semantic": {"model": "pointnet", "points": 4096, "epochs": 128, "batch": 128},
 }
-LABELLING = ("pointnet", "pointnet-vanilla")  # backbones that label points
 
-# Pool of a full-precision network and of a 1-bit one, where it is not the maximum; PointConv has none.
+# The backbones that can label points.
+SEGMENTATION_MODELS = ("pointnet", "pointnet-vanilla")
+
+# The default pools (full precision, 1-bit) of backbones whose pool is not ("max", "ema-max"). PointConv has no pool.
 OWN_POOLS: dict[str, tuple[str | None, str | None]] = {"pointcnn": ("avg", "ema-avg"), "pointconv": (None, None)}
 
 
 def _option(default: Any, help: str, **limits: float) -> Any:
-    """A field with its help text; limits are `least` and `above`."""
+    """A field with its help text. Limits: `least`, the smallest value; `above`, a bound that is itself excluded."""
     return field(default=default, metadata={"help": help, **limits})
 
 
 @dataclass(frozen=True)
 class Config:
-    """A training run. The defaults are the paper's recipe; those of a task stand in PAPER."""
+    """A training run: the network and the recipe. Invalid or contradicting values raise UserError.
 
-    task: str = _option("classify", "classify clouds, or label every point: part (of an object), semantic (in a room).")
+    Defaults are the paper's recipe. Those that depend on the task are filled in from PAPER, and the pool from the
+    backbone and the method.
+
+    Example:
+        >>> config = Config(method="lsr", epochs=20)
+        >>> config.model, config.pool, config.points, config.recipe
+        ('pointnet-vanilla', 'ema-max', 1024, 'custom')
+        >>> Config(task="part").epochs
+        250
+    """
+
+    task: str = _option("classify", "classify clouds, or label points: part (of objects) or semantic (in rooms).")
     model: str = _option(
-        None,
-        "Backbone: pointnet-vanilla, pointnet (with T-Nets), pointnet2, dgcnn, pointcnn, pointconv"
-        " (default: pointnet-vanilla; to label points pointnet).",
+        None, "Backbone: pointnet-vanilla (default), pointnet (with T-Nets), pointnet2, dgcnn, pointcnn, pointconv."
     )
-    method: str = _option("lsr", "Binarization: lsr, bnn, xnor, xnor++, bi-real, abc-net, ir-net; fp: full precision.")
+    method: str = _option("lsr", "Binarization: lsr, bnn, xnor, xnor++, bi-real, abc-net or ir-net; fp: float32.")
     pool: str | None = _option(
-        None,
-        "Pool over points: max, avg, ema-max, ema-avg (default: ema-max, or max for fp; with pointcnn avg).",
+        None, "Pool over points: max, avg, ema-max, ema-avg (default: ema-max, fp: max; pointcnn: avg)."
     )
     binary_first: bool = _option(False, "Binarize the first layer too.")
     binary_last: bool = _option(False, "Binarize the last layer too.")
     norm: bool = _option(True, "Use BatchNorm.")
     init_bias_std: float = _option(
-        0.0,
-        "Start the planes at which bits of a 1-bit network split their inputs this far apart, and across all inputs"
-        " alike: 1 helps short trainings of PointNets.",
-        least=0,
+        0.0, "Standard deviation of the initial BatchNorm biases; 1 helps short trainings of PointNets.", least=0
     )
-    category: str | None = _option(None, "Part: train on one category (default: on all, each cloud with its category).")
-    fold: str | None = _option(
-        None, "Semantic: the area, or the rooms of one area, to test on (S3DIS; default: Area_5)."
-    )
+    category: str | None = _option(None, "Task part: train on one category only, or `each`: one network per category.")
+    fold: str | None = _option(None, "Task semantic, S3DIS: the area to test on (default: Area_5), or `each`.")
     points: int = _option(
-        None, "Points of a cloud the network sees, drawn anew each epoch (default by task: 1024, 2048, 4096).", least=1
+        None, "Points per cloud, drawn anew in every epoch (default by task: 1024, 2048, 4096).", least=1
     )
     epochs: int = _option(None, "Passes over the training set (default by task: 200, 250, 128).", least=1)
-    batch: int = _option(None, "Clouds a step, over all processes (default by task: 256, 96, 128).", least=2)
+    batch: int = _option(None, "Clouds per step, all processes together (default by task: 256, 96, 128).", least=2)
     optimizer: str = _option("adam", "adam or adamw.")
-    lr: float = _option(1e-3, "Learning rate at its highest; it falls to 0 along a cosine.", above=0)
-    warmup: float = _option(0.0, "Epochs over which the learning rate rises from 0.", least=0)
-    weight_decay: float = _option(0.0, "Weight decay.", least=0)
-    clip: float = _option(0.0, "Scale a step's gradient down to this norm where it is longer; 0 leaves it.", least=0)
-    label_smoothing: float = _option(0.0, "Label smoothing, below 1.", least=0)
-    transform_penalty: float = _option(1e-3, "Weight of the feature transform's distance from orthogonality.", least=0)
-    rotate: float = _option(0.0, "Augment: rotation about up, by at most this many degrees.", least=0)
-    scale: float = _option(1.0, "Augment: stretch each axis by a factor between 1/scale and scale.", least=1)
-    shift: float = _option(0.0, "Augment: move by at most this much along each axis.", least=0)
-    jitter: float = _option(0.0, "Augment: standard deviation of noise on each coordinate.", least=0)
-    drop: float = _option(0.0, "Augment: share of points dropped, at most; below 1.", least=0)
-    up: str | None = _option(None, "The axis that points up: x, y or z (default: what the data set says).")
-    seed: int = _option(0, "Seed of everything random.", least=0)
+    lr: float = _option(1e-3, "Highest learning rate; it falls to 0 along a cosine.", above=0)
+    warmup: float = _option(0.0, "Epochs of linear warm-up of the learning rate.", least=0)
+    weight_decay: float = _option(0.0, "Weight decay of matrices.", least=0)
+    clip: float = _option(0.0, "Largest norm of a gradient; longer ones are scaled down. 0: no limit.", least=0)
+    label_smoothing: float = _option(0.0, "Label smoothing, at least 0 and below 1.", least=0)
+    transform_penalty: float = _option(1e-3, "Weight of the T-Net regularizer in the loss.", least=0)
+    rotate: float = _option(0.0, "Augmentation: largest rotation about the up axis, in degrees.", least=0)
+    scale: float = _option(1.0, "Augmentation: scale each axis by a factor between 1/scale and scale.", least=1)
+    shift: float = _option(0.0, "Augmentation: largest shift along each axis.", least=0)
+    jitter: float = _option(0.0, "Augmentation: standard deviation of the noise on each coordinate.", least=0)
+    drop: float = _option(0.0, "Augmentation: largest fraction of points to drop, below 1.", least=0)
+    up: str | None = _option(None, "The axis that points up: x, y or z (default: as the data set says).")
+    seed: int = _option(0, "Seed of all random numbers.", least=0)
     device: str = _option("auto", "auto, cpu or cuda.")
-    compile: bool = _option(False, "Compile the network with torch.compile: minutes to start, then faster on a GPU.")
+    compile: bool = _option(False, "Use torch.compile: minutes to start, then faster on a GPU.")
 
     def __post_init__(self) -> None:
         for name, value in PAPER.get(self.task, {}).items():
@@ -99,11 +109,11 @@ class Config:
             value = getattr(self, name)
             if value not in choices and not (name in ("up", "pool") and value is None):
                 raise UserError(
-                    f"{name} is {value!r}; expected one of {', '.join(choices)}{_near(str(value), choices)}"
+                    f"{name} is {value!r}; expected one of {', '.join(choices)}{_suggestion(str(value), choices)}"
                 )
-        if self.task != "classify" and self.model not in LABELLING:
+        if self.task != "classify" and self.model not in SEGMENTATION_MODELS:
             raise UserError(
-                f"task {self.task!r} has no {self.model}; expected one of {', '.join(LABELLING)} as --model"
+                f"model is {self.model!r} with task {self.task!r}; expected one of {', '.join(SEGMENTATION_MODELS)}"
             )
         for name, task in (("category", "part"), ("fold", "semantic")):
             if getattr(self, name) is not None and self.task != task:
@@ -134,7 +144,8 @@ class Config:
 
     @property
     def recipe(self) -> str:
-        """'paper' while everything that shapes the training has the paper's value, else 'custom'."""
+        """'paper' if every option of the training has the paper's value, else 'custom'."""
+        # Options that choose the network, the data or the machine are not part of the recipe.
         free = {"task", "model", "method", "pool", "binary_first", "binary_last", "norm", "category", "fold"}
         free |= {"up", "seed", "device", "compile"}
         usual = {f.name: f.default for f in dataclasses.fields(self) if f.name not in free} | PAPER[self.task]
@@ -142,45 +153,61 @@ class Config:
         return "paper" if same else "custom"
 
 
-def _near(name: str, names: Any) -> str:
+def _suggestion(name: str, names: Any) -> str:
     close = difflib.get_close_matches(name, list(names), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _typed(source: str, name: str, value: Any) -> Any:
-    """`value` as the field's type, where nothing is lost by it."""
+    """`value` as the type of its field, if the conversion loses nothing."""
     wanted = Config.__annotations__[name]
     if wanted is float and type(value) is int:
         value = float(value)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         kind = str(getattr(wanted, "__name__", wanted)).removesuffix(" | None")
-        raise UserError(f"{source}: {name} = {value!r} is a {type(value).__name__}; expected {kind}")
+        raise UserError(f"{source}: {name} = {value!r} is of type {type(value).__name__}; expected {kind}")
     return value
 
 
-def _all_typed(source: str, values: dict[str, Any]) -> dict[str, Any]:
-    names = Config.__annotations__
-    for name in values:
-        if name not in names:
-            raise UserError(f"{source}: unknown option {name!r}{_near(name, names)}; known: {', '.join(sorted(names))}")
-    return {name: _typed(source, name, value) for name, value in values.items()}
+def _checked(source: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Options by the names of their fields, each known and of its type; `label-smoothing` is `label_smoothing` too."""
+    known, checked = Config.__annotations__, {}
+    for given, value in values.items():
+        name = given.replace("-", "_")
+        if name not in known:
+            raise UserError(
+                f"{source}: unknown option {given!r}{_suggestion(name, known)}; expected one of "
+                f"{', '.join(sorted(known))}"
+            )
+        if name in checked:
+            raise UserError(f"{source}: {name} is given twice, with a dash and with an underscore; remove one of them")
+        checked[name] = _typed(source, name, value)
+    return checked
 
 
 def from_mapping(source: str, values: dict[str, Any]) -> Config:
-    """A Config from names and values; `source` is what an error message names."""
-    typed = _all_typed(source, values)
+    """A Config from option names and values; error messages start with `source`.
+
+    Example:
+        >>> from_mapping("recipe.toml", {"label-smoothing": 0.1, "epochs": 20}).label_smoothing
+        0.1
+    """
+    checked = _checked(source, values)
     try:
-        return Config(**typed)
+        return Config(**checked)
     except UserError as error:
         raise UserError(f"{source}: {error}") from error
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The options of a TOML file, each known and of its type; whether they fit shows with those they are joined by."""
+    """The options of a TOML file, each known and of its type.
+
+    Limits and combinations are checked by Config, after command-line options have been merged in.
+    """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give --config an existing TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not valid TOML ({error})") from error
-    return _all_typed(str(path), values)
+        raise UserError(f"{path}: not valid TOML ({error}); fix the file") from error
+    return _checked(str(path), values)

@@ -1,4 +1,4 @@
-"""What is said of a trained network, against numpy by hand; it leaves the network as it was; it works for every row."""
+"""The study of trained networks: values by hand in numpy, no effect on the network, every method and model."""
 
 import csv
 import dataclasses
@@ -27,13 +27,13 @@ from bipointnet.models import MODELS, Output, PointNet, checkpoint
 from bipointnet.models.blueprint import PointNorm
 from bipointnet.models.pointnet import TNet, orthogonality
 from bipointnet.nn import BNN, LSR, METHODS, BinaryLinear, EntropyMax, MaxPool, PooledLayer, calibrate
-from bipointnet.training.loop import COLUMNS, train
+from bipointnet.training.loop import train
 
 QUICK = Config(points=24, epochs=2, batch=16, lr=3e-3, device="cpu")
 
 
 class Small(nn.Module):
-    """Hardtanh -> bi-linear -> bi-linear, pooled -> bi-linear logits: (B, N, 3) -> Output, all of it known."""
+    """Hardtanh -> bi-linear -> bi-linear, pooled -> bi-linear logits: (B, N, 3) -> Output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Small(nn.Module):
 
 @pytest.fixture
 def small() -> tuple[Small, np.ndarray, np.ndarray]:
-    """The network, 20 clouds of 6 points (a batch and a part of one), and labels."""
+    """The network, 20 clouds of 6 points (one full batch and a smaller one), and labels."""
     model = Small()
     clouds = blobs(3, 20, 6)
     calibrate(model, normalize(torch.from_numpy(clouds.points)))
@@ -98,7 +98,7 @@ def test_a_network_by_hand(small):
 
 
 def test_zero_gradients_are_those_of_autograd(small):
-    """Of a layer behind Hardtanh: the share of values in front of it whose gradient is zero, by backward itself."""
+    """For a layer after Hardtanh: the percentage of inputs of Hardtanh with zero gradient, by autograd."""
     model, clouds, labels = small
     layer, x = model.wide, normalize(torch.from_numpy(clouds)) * 1.5
     x.requires_grad_()
@@ -109,7 +109,7 @@ def test_zero_gradients_are_those_of_autograd(small):
     assert analysis.study(model, clouds, labels, points=6).layers[0].zero_gradient == pytest.approx(share, abs=1e-3)
 
 
-def test_what_is_seen_leaves_no_trace(small):
+def test_a_study_does_not_change_the_network(small):
     model, clouds, labels = small
     model.pooled.fused = True
     model.train()
@@ -123,7 +123,7 @@ def test_what_is_seen_leaves_no_trace(small):
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_a_failure_in_the_middle_leaves_no_trace_either(small):
+def test_a_study_that_fails_does_not_change_the_network(small):
     model, clouds, labels = small
     model.pooled.fused = True
     with pytest.raises(RuntimeError):
@@ -132,22 +132,22 @@ def test_a_failure_in_the_middle_leaves_no_trace_either(small):
     assert not any(module._forward_hooks for module in model.modules())
 
 
-def settle(model: nn.Module) -> None:
-    """Biases as training leaves them: no value sits on a threshold, where rounding would decide."""
+def set_random_biases(model: nn.Module) -> None:
+    """Biases as after training: no value is on a threshold, where rounding would decide its sign."""
     for module in model.modules():
         if isinstance(module, PointNorm):
             nn.init.normal_(module.bias, std=0.1)
 
 
-def test_batchnorm_behind_a_layer_makes_its_scale_cancel_and_nothing_else_does():
-    """The doubling of each layer's output: no effect where BatchNorm follows, an effect in a T-Net's last layer."""
+def test_the_scale_of_a_layer_cancels_if_and_only_if_batchnorm_follows():
+    """Doubling the output of a layer has no effect before BatchNorm, and an effect in the last layer of a T-Net."""
     torch.manual_seed(0)
     clouds = blobs(0, 16, 32)
     model = PointNet(3, linear=BinaryLinear.of(LSR()), pool=EntropyMax(), binary_last=True)
-    settle(model)
+    set_random_biases(model)
     calibrate(model, normalize(torch.from_numpy(clouds.points)))
     found = analysis.double_scales(model, torch.from_numpy(clouds.points), torch.from_numpy(clouds.labels))
-    # No BatchNorm follows what a T-Net or the network ends with.
+    # No BatchNorm follows the last layer of a T-Net or of the network.
     bare = {f"{name}.last" for name, module in model.named_modules() if isinstance(module, TNet)} | {"last"}
     assert bare < found.keys()
     for name, (moved, turned) in found.items():
@@ -159,20 +159,20 @@ def test_batchnorm_behind_a_layer_makes_its_scale_cancel_and_nothing_else_does()
     assert found["last"][0] == pytest.approx(100, rel=1e-4), "twice the logits"
 
 
-def test_without_batchnorm_a_scale_turns_gradients_though_hidden_bits_stay():
+def test_without_batchnorm_a_scale_turns_gradients_but_changes_no_hidden_bit():
     torch.manual_seed(0)
     clouds = blobs(0, 16, 32)
     model = MODELS["pointnet-vanilla"](3, linear=BinaryLinear.of(LSR()), pool=MaxPool(), norm=False)
     calibrate(model, normalize(torch.from_numpy(clouds.points)))
     for layer in bilinear_layers(model).values():
-        layer.alpha.data *= 5  # outputs of about 1, of which Hardtanh stops more when they double
+        layer.alpha.data *= 5  # outputs of about 1, so that Hardtanh clamps more of them when they double
     found = analysis.double_scales(model, torch.from_numpy(clouds.points), torch.from_numpy(clouds.labels))
     hidden = [name for name in found if name != list(found)[-1]]
     assert all(found[name][0] == 0 for name in hidden), "sign(Hardtanh(2 z)) is sign(Hardtanh(z))"
     assert all(found[name][1] > 1 for name in found)
 
 
-def test_spread_evenly_takes_from_all_parts_and_nothing_twice():
+def test_evenly_spaced_indices_are_different_and_cover_the_range():
     assert evenly_spaced(4, 20).tolist() == [0, 5, 10, 15]
     assert evenly_spaced(9, 4).tolist() == [0, 1, 2, 3]
     assert len(set(evenly_spaced(32, 33).tolist())) == 32
@@ -208,15 +208,15 @@ def test_every_method_and_model_can_be_studied(method, model, norm):
     clouds = blobs(0, 4, 32)
     calibrate(network, normalize(torch.from_numpy(clouds.points)))
     steps = []
-    found = analysis.study(network, clouds.points, clouds.labels, 32, lambda done, of: steps.append((done, of)))
+    found = analysis.study(network, clouds.points, clouds.labels, 32, lambda done, total: steps.append((done, total)))
     assert [layer.name for layer in found.layers] == list(bilinear_layers(network))
     assert found.layers
     assert all(math.isfinite(value) for layer in found.layers for value in layer[1:])
     assert all(0 <= layer.zero_gradient <= 100 and 1 <= layer.codes <= layer.rows for layer in found.layers)
     assert steps[-1][0] == steps[-1][1] == len(steps)
-    glanced = probe(network, normalize(torch.from_numpy(clouds.points)[:, :32]))
-    assert glanced["zero_gradient"] == pytest.approx(found.zero_gradient, abs=0.01)
-    assert glanced["regularizer"] == (found.regularizer and pytest.approx(found.regularizer, rel=1e-4))
+    probed = probe(network, normalize(torch.from_numpy(clouds.points)[:, :32]))
+    assert probed["zero_gradient"] == pytest.approx(found.zero_gradient, abs=0.01)
+    assert probed["regularizer"] == (found.regularizer and pytest.approx(found.regularizer, rel=1e-4))
 
 
 def test_transforms_are_measured(tiny):
@@ -227,7 +227,7 @@ def test_transforms_are_measured(tiny):
     largest = max(found.transforms, key=lambda t: t.size)
     assert found.regularizer == largest.regularizer == pytest.approx(orthogonality(output.transform).item(), rel=1e-4)
     singular = np.linalg.svd(output.transform.detach().numpy(), compute_uv=False)
-    assert largest.stretch == pytest.approx(singular.max(axis=1).mean(), rel=1e-4)
+    assert largest.spectral_norm == pytest.approx(singular.max(axis=1).mean(), rel=1e-4)
     assert {t.size: t.matrices.shape for t in found.transforms} == {3: (48, 3, 3), 64: (48, 64, 64)}
     assert found.layers == []
     assert found.zero_gradient is None, "a float network has no bi-linear layer"
@@ -237,8 +237,8 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
     return list(csv.DictReader((folder / "metrics.csv").open()))
 
 
-def test_training_logs_what_a_look_inside_shows(tiny, tmp_path):
-    """Every evaluated epoch has the regulariser and the share without gradient; they are those of the saved network."""
+def test_training_logs_the_probe_of_every_evaluated_epoch(tiny, tmp_path):
+    """The regularizer and the percentage of zero gradients are those of the saved network."""
     figures = train(dataclasses.replace(QUICK, model="pointnet"), tiny, tmp_path)
     rows = rows_of(tmp_path)
     assert all(float(row["regularizer"]) > 0 and 0 < float(row["zero_gradient"]) < 100 for row in rows)
@@ -253,33 +253,9 @@ def test_a_float_network_logs_blanks(tiny, tmp_path):
     assert [rows_of(tmp_path)[0][name] for name in ("regularizer", "zero_gradient")] == ["", ""]
 
 
-def test_a_run_begun_before_these_columns_goes_on(tiny, tmp_path):
-    """What an older version left: rows without the two names."""
-
-    class Killed(Exception):
-        pass
-
-    def kill(moment):
-        if moment.epoch == 2:
-            raise Killed
-
-    with pytest.raises(Killed):
-        train(QUICK, tiny, tmp_path, watch=kill)
-    tensors, facts = checkpoint.load(tmp_path / "resume.safetensors")
-    for row in facts["history"]:
-        del row["regularizer"], row["zero_gradient"]
-    checkpoint.save(tmp_path / "resume.safetensors", tensors, facts)
-    train(QUICK, tiny, tmp_path, resume=True)
-    rows = rows_of(tmp_path)
-    assert list(rows[0]) == list(COLUMNS)
-    assert rows[0]["zero_gradient"] == ""
-    assert float(rows[1]["zero_gradient"]) > 0
-    assert (tmp_path / "result.json").exists()
-
-
 @pytest.fixture
 def analyze(monkeypatch, capsys):
-    """`bipointnet analyze ...` run in a folder: exit code, what it prints, what it complains of."""
+    """`bipointnet analyze ...` run in a folder: exit code, stdout, stderr."""
 
     def call(*arguments: str | Path, cwd: Path) -> tuple[int, str, str]:
         monkeypatch.chdir(cwd)
@@ -330,7 +306,7 @@ def test_runs_are_compared_on_the_command_line(analyze, place, tmp_path):
     names = ["lsr", "bnn", "float"]
     code, shown, complaint = analyze(*names, "--data", "data", "-o", tmp_path / "pictures", cwd=place)
     assert code == 0, complaint
-    assert all(name in shown for name in (*names, "pooled.linear", "T-Net regulariser", "0.0°"))
+    assert all(name in shown for name in (*names, "pooled.linear", "T-Net regularizer", "0.0°"))
     pictures = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert pictures == {"pooled.png", "scale.png", "training.png", "transform.png"}
 
@@ -362,8 +338,8 @@ def test_the_command_as_a_program(bipointnet, place):
 
 
 MISTAKES = {
-    "no such run": (["nowhere"], ["nowhere", "not there", "run folder"]),
-    "no run in it": (["empty", "--data", "data"], ["empty", "not a checkpoint"]),
+    "no such run": (["nowhere"], ["nowhere", "does not exist", "run folder"]),
+    "no run in it": (["empty", "--data", "data"], ["empty", "last.safetensors"]),
     "a packed model": (["packed.bpn", "--data", "data"], ["packed.bpn", "packed model", "run it was exported from"]),
     "a float network": (["float", "--data", "data"], ["float", "1-bit method", "T-Nets"]),
     "other classes": (["lsr", "--data", "others"], ["others", "3 classes", "same class names"]),

@@ -1,6 +1,7 @@
-"""The commands as a person runs them: what they print, and one clear sentence with exit code 2 for a mistake."""
+"""The commands for networks that classify clouds, as a user runs them."""
 
 import dataclasses
+import io
 import json
 import os
 import subprocess
@@ -9,14 +10,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import run
+from commands import complaint, run, succeed
 from conftest import blobs, write_clouds
+from rich.console import Console
 
 from bipointnet import demo
+from bipointnet.cli import common
+from bipointnet.cli.verify import print_verification
 from bipointnet.config import Config
 from bipointnet.models import checkpoint
+from bipointnet.training.progress import Progress
 
 QUICK = ["--points", "24", "--epochs", "6", "--batch", "16", "--lr", "0.003", "--device", "cpu"]
+GOLDEN = Path(__file__).parents[1] / "golden"
+learning = pytest.mark.learning
 
 
 @pytest.fixture(scope="module")
@@ -24,37 +31,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A folder of clouds and a run trained on it, from the command line."""
     root = tmp_path_factory.mktemp("trained")
     write_clouds(root / "data", blobs(0, 96, 48), blobs(1, 30, 48))
-    done = run("train", root / "data", *QUICK, "-o", root / "run")
-    assert done.returncode == 0, done.stderr
-    assert "last epoch" in done.stdout
+    assert "last epoch" in succeed("train", root / "data", *QUICK, "-o", root / "run")
     return root / "data", root / "run"
-
-
-def test_eval_prints_a_table_and_json(trained):
-    data, folder = trained
-    shown = run("eval", folder, data)
-    assert shown.returncode == 0
-    assert "overall" in shown.stdout
-    assert "ball" in shown.stdout
-    evaluated = json.loads(run("eval", folder / "best.safetensors", data, "--json").stdout)
-    assert evaluated["clouds"] == 30
-    assert evaluated["oa"] > 80
-    assert np.array(evaluated["confusion"]).sum() == 30
-
-
-def test_predict_names_what_is_in_a_file(trained, tmp_path):
-    data, folder = trained
-    files = [next((data / "test" / name).iterdir()) for name in ("ball", "stick", "plate")]
-    text = tmp_path / "few points.xyz"
-    np.savetxt(text, np.load(files[1])[:20])
-    rows = json.loads(run("predict", folder, *files, text, "--json").stdout)
-    assert [Path(row["file"]).name for row in rows] == [p.name for p in [*files, text]]
-    assert [row["points"] for row in rows] == [24, 24, 24, 20]
-    assert sum(row["label"] == p.parent.name for row, p in zip(rows, files, strict=False)) >= 2
-    assert all(0 < row["probability"] <= 1 for row in rows)
-    plain = run("predict", folder, text)
-    assert plain.returncode == 0
-    assert "few points.xyz" in plain.stdout
 
 
 @pytest.fixture(scope="module")
@@ -62,206 +40,228 @@ def packed(trained: tuple[Path, Path]) -> Path:
     """The trained run as a packed model, from the command line."""
     _, folder = trained
     path = folder.parent / "model.bpn"
-    done = run("export", folder, "-o", path)
-    assert done.returncode == 0, done.stderr
-    assert f"{path.stat().st_size:,} bytes" in done.stdout
+    shown = succeed("export", folder, "-o", path)
+    assert f"{path.stat().st_size:,} bytes" in shown
     assert [p.name for p in folder.parent.iterdir() if p.name.endswith(".part")] == []
     return path
 
 
 def without_torch(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """A command where `import torch` fails, as it does on a machine without PyTorch."""
+    """A command where `import torch` fails, as on a machine without PyTorch."""
     code = "import sys; sys.modules['torch'] = None; from bipointnet.cli import main; main()"
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"}, check=False)
 
 
+@learning
+def test_eval_prints_a_table_and_json(trained):
+    data, folder = trained
+    shown = succeed("eval", folder, data)
+    assert "overall" in shown
+    assert "ball" in shown
+    evaluated = json.loads(succeed("eval", folder / "best.safetensors", data, "--json"))
+    assert evaluated["clouds"] == 30
+    assert evaluated["oa"] > 60, "three classes: chance is 33"
+    assert np.array(evaluated["confusion"]).sum() == 30
+
+
+@learning
+def test_predict_classifies_files(trained, tmp_path):
+    data, folder = trained
+    files = sorted((data / "test").rglob("*.npy"))
+    text = tmp_path / "few points.xyz"
+    np.savetxt(text, np.load(files[1])[:20])
+    rows = json.loads(succeed("predict", *files, text, "--model", folder, "--json"))
+    assert [Path(row["file"]).name for row in rows] == [p.name for p in [*files, text]]
+    assert [row["points"] for row in rows] == [24] * len(files) + [20]
+    assert sum(row["label"] == p.parent.name for row, p in zip(rows, files, strict=False)) > 0.6 * len(files)
+    assert all(0 < row["probability"] <= 1 for row in rows)
+    assert "few points.xyz" in succeed("predict", text, "-m", folder)
+
+
+@learning
+def test_a_packed_model_predicts_like_its_run_but_without_torch(trained, packed):
+    """The run computes in float32 and the packed model keeps its last layer in float16: near ties may differ."""
+    data, folder = trained
+    assert "overall" in without_torch("eval", packed, data).stdout
+    of_packed = json.loads(without_torch("eval", packed, data, "--json").stdout)
+    of_run = json.loads(succeed("eval", folder, data, "--json"))
+    moved = np.abs(np.array(of_packed["confusion"]) - np.array(of_run["confusion"])).sum() / 2
+    assert moved <= 1
+    assert (of_packed["clouds"], of_packed["epoch"]) == (30, of_run["epoch"])
+    assert "isa" in of_packed
+    assert 0 < of_run["entropy"] <= 1
+    files = sorted((data / "test").rglob("*.npy"))[::5]
+    of_packed = json.loads(without_torch("predict", *files, "--model", packed, "--json").stdout)
+    of_run = json.loads(succeed("predict", *files, "--model", folder, "--json"))
+    for row, other in zip(of_packed, of_run, strict=True):
+        assert (row["file"], row["points"]) == (other["file"], other["points"])
+        assert row["probability"] == pytest.approx(other["probability"], abs=0.05)
+        assert row["label"] == other["label"] or row["probability"] < 0.55
+
+
+@learning
 def test_export_says_what_it_wrote(trained, packed, tmp_path):
     _, folder = trained
     path = tmp_path / "f32.bpn"
-    said = json.loads(run("export", folder, "-o", path, "--last", "f32", "--json").stdout)
-    assert said["bytes"] == path.stat().st_size > packed.stat().st_size
-    assert said["ratio"] == pytest.approx(said["fp32"] / said["bytes"], abs=0.01)
+    report = json.loads(succeed("export", folder, "-o", path, "--last", "f32", "--json"))
+    assert report["bytes"] == path.stat().st_size > packed.stat().st_size
+    assert report["ratio"] == pytest.approx(report["fp32"] / report["bytes"], abs=0.01)
 
 
-def test_a_packed_model_is_judged_and_asked_like_its_run_but_without_torch(trained, packed):
-    data, folder = trained
-    assert "overall" in without_torch("eval", packed, data).stdout
-    evaluated = json.loads(without_torch("eval", packed, data, "--json").stdout)
-    of_run = json.loads(run("eval", folder, data, "--json").stdout)
-    assert evaluated["confusion"] == of_run["confusion"]
-    assert (evaluated["clouds"], evaluated["oa"], evaluated["epoch"]) == (30, of_run["oa"], of_run["epoch"])
-    files = sorted((data / "test").rglob("*.npy"))[::5]
-    rows = json.loads(without_torch("predict", packed, *files, "--json").stdout)
-    of_run = json.loads(run("predict", folder, *files, "--json").stdout)
-    for row, other in zip(rows, of_run, strict=True):
-        assert [row[key] for key in ("file", "label", "points")] == [other[key] for key in ("file", "label", "points")]
-        assert row["probability"] == pytest.approx(other["probability"], abs=0.02)
-
-
+@learning
 def test_inspect_shows_operations_and_layers(trained, packed):
     shown = without_torch("inspect", packed)
     assert shown.returncode == 0
-    assert all(word in shown.stdout for word in ("bilinear_pool", "1 bit", "float16", "a point", "stick", "ema-max"))
+    assert all(word in shown.stdout for word in ("bilinear_pool", "1 bit", "float16", "per point", "stick", "ema-max"))
     facts = json.loads(without_torch("inspect", packed, "--json").stdout)
     assert facts["bytes"]["file"] == packed.stat().st_size
-    assert [o["op"] for o in facts["operations"]][:3] == ["points", "dense", "sign"]
-    assert facts["multiply_adds"]["one_bit"] == 24 * (64 * 128 + 128 * 1024) + 1024 * 512 + 512 * 256
-    assert facts["training"]["points"] == 24
-    layers = run("inspect", trained[1])
-    assert all(word in layers.stdout for word in ("pooled.linear", "1024 x 128", "131,073", "parameters"))
+    layers = succeed("inspect", trained[1])
+    assert all(word in layers for word in ("pooled.linear", "1024 x 128", "131,073", "parameters"))
 
 
+@learning
 def test_verify_compares_everything(trained, packed, tmp_path):
     data, folder = trained
-    report = json.loads(run("verify", packed, "--run", folder, "--data", data, "--json").stdout)
+    report = json.loads(succeed("verify", packed, "--run", folder, "--data", data, "--json"))
     assert report["ok"]
     assert report["clouds"] == report["torch"]["clouds"] == 37
-    assert report["torch"]["labels_different"] == report["torch"]["bits_unexplained"] == 0
-    shown = without_torch("verify", packed)
-    assert shown.returncode == 0
-    assert "All is as it should be" in shown.stdout
+    assert report["torch"]["unexplained"] == 0
+    shown = succeed("verify", packed, "--run", folder)
+    assert "Compared on 7 clouds:" in shown
+    assert "PyTorch, float64" in shown
+    assert shown.endswith("OK: all checks passed\n")
     tensors, facts = checkpoint.load(folder / "last.safetensors")
     tensors["head.0.0.weight"].neg_()
     checkpoint.save(tmp_path / "other.safetensors", tensors, facts)
     wrong = run("verify", packed, "--run", tmp_path / "other.safetensors")
     assert wrong.returncode == 1
-    assert "Not as it should be" in wrong.stdout
-    assert "operation" in wrong.stdout
+    assert "FAILED: " in wrong.stdout
+    assert "wrong: " in wrong.stdout
+    assert "OK" not in wrong.stdout
 
 
-def test_bench_prints_a_table_and_json(packed):
-    report = json.loads(run("bench", packed, "--points", "32", "--rounds", "3", "--json").stdout)
+def verification(**torch: int) -> str:
+    """What `verify` prints of a report with these figures of the comparison with PyTorch."""
+    report = {
+        "clouds": 7,
+        "golden": {"isas": ["avx2", "portable"], "tolerance": 1e-5},
+        "oracle": {"values": 5000, "different": 0, "places": []},
+        "isas": {"avx2": {"values": 6000, "different": 0, "places": []}},
+        "torch": {"bits": 9000, "labels": 7, "labels_different": 0, "places": [], **torch},
+        "ok": not torch["unexplained"],
+    }
+    console = Console(file=io.StringIO(), width=200)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(common, "out", console)
+        print_verification(report)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_verify_says_why_bits_may_differ():
+    shown = verification(different=33, near_zero=3, unexplained=0)
+    assert "5,000 values, all equal (bit for bit, against portable)" in shown
+    assert "9,000 bits, 33 differ, as expected: 3 come from sums so close to their threshold" in shown
+    assert "the other 30 follow from these" in shown
+    assert shown.endswith("OK: all checks passed\n")
+    shown = verification(different=0, near_zero=0, unexplained=0)
+    assert "9,000 bits, all equal" in shown
+    assert "differ" not in shown
+    shown = verification(different=33, near_zero=3, unexplained=2)
+    assert "as expected" not in shown
+    assert "FAILED: 2 values differ that must be equal" in shown
+    assert "OK" not in shown
+
+
+def test_bench_prints_a_table_and_json():
+    path = GOLDEN / "shapes-v1.bpn"
+    report = json.loads(succeed("bench", path, "--points", "32", "--rounds", "3", "--json"))
     assert (report["points"], report["threads"], report["rounds"]) == (32, 1, 3)
-    assert report["speedup"]["torch"] > 0
-    shown = without_torch("bench", packed, "--points", "32", "--rounds", "3")
+    assert report["ratio"]["torch"] > 0
+    shown = without_torch("bench", path, "--points", "32", "--rounds", "3")
     assert shown.returncode == 0, shown.stderr
     assert "portable" in shown.stdout
     assert "torch" not in shown.stdout
 
 
+@learning
 def test_options_override_toml_which_overrides_the_defaults(trained, tmp_path):
     data, _ = trained
     toml = tmp_path / "recipe.toml"
-    toml.write_text('method = "bnn"\nepochs = 5\npoints = 24\nbatch = 16\ndevice = "cpu"\nlr = 1\n')
-    done = run("train", data, "--config", toml, "--epochs", "1", "-o", tmp_path / "run", "--json")
-    assert done.returncode == 0, done.stderr
-    config = json.loads(done.stdout)["config"]
+    toml.write_text('method = "bnn"\nepochs = 5\npoints = 24\nbatch = 16\ndevice = "cpu"\nlr = 1\nnorm = false\n')
+    done = succeed("train", data, "--config", toml, "--epochs", "1", "--norm", "-o", tmp_path / "run", "--json")
+    config = json.loads(done)["config"]
     assert (config["method"], config["epochs"], config["pool"], config["lr"]) == ("bnn", 1, "ema-max", 1.0)
+    assert config["norm"]
 
 
-def test_version():
-    from bipointnet import __version__
-
-    assert run("--version").stdout.strip() == __version__
-
-
-MISTAKES = {
-    "no such data": (["train", "nowhere"], ["nowhere", "shapes"]),
-    "empty folder": (["train", "empty"], ["empty", "layout"]),
-    "a class with no file": (["train", "hollow"], ["hollow/b", "suffixes"]),
-    "unknown method": (["train", "shapes", "--method", "lrs"], ["lrs", "did you mean 'lsr'"]),
-    "unknown option in the TOML": (["train", "shapes", "--config", "typo.toml"], ["typo.toml", "epoch", "'epochs'"]),
-    "wrong type in the TOML": (["train", "shapes", "--config", "type.toml"], ["type.toml", "'many'", "int"]),
-    "not a TOML": (["train", "shapes", "--config", "broken.toml"], ["broken.toml", "TOML"]),
-    "no such TOML": (["train", "shapes", "--config", "no.toml"], ["no.toml"]),
-    "zero epochs": (["train", "shapes", "--epochs", "0"], ["epochs is 0", "at least 1"]),
-    "binary first layer of a float network": (
-        ["train", "shapes", "--method", "fp", "--binary-first"],
-        ["--method lsr"],
-    ),
-    "no such run": (["eval", "nowhere", "shapes"], ["nowhere", "not there"]),
-    "a text as a run": (["predict", "typo.toml", "nan.xyz"], ["typo.toml", "not a checkpoint"]),
-    "export of nothing": (["export", "nowhere", "-o", "m.bpn"], ["nowhere", "not there"]),
-    "export of a packed model": (["export", "hollow.bpn", "-o", "m.bpn"], ["hollow.bpn", "packed model already"]),
-    "export into a folder": (["export", "nowhere", "-o", "empty"], ["empty", "a folder"]),
-    "a damaged packed model": (["predict", "hollow.bpn", "nan.xyz"], ["hollow.bpn", "damaged", "export"]),
-    "inspect of a text": (["inspect", "typo.toml"], ["typo.toml", "not a packed model"]),
-    "verify of a text": (["verify", "typo.toml"], ["typo.toml", "not a packed model"]),
-    "verify of nothing": (["verify", "nowhere"], ["nowhere", "no such file"]),
-    "bench of nothing": (["bench", "nowhere"], ["nowhere", "no such file"]),
-    "bench of no points": (["bench", "hollow.bpn", "--points", "0"], ["points is 0"]),
-    "no such init": (["train", "pair", "--points", "4", "--init", "nowhere", "-o", "x"], ["nowhere", "not there"]),
-    "fewer points than asked": (["train", "pair", "--points", "9"], ["pair", "0.xyz", "8 points", "--points 8"]),
-    "NaN points": (["train", "rotten", "--points", "2"], ["bad.xyz", "NaN", "remove"]),
-}
-
-
-@pytest.fixture(scope="module")
-def junk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with everything that can be wrong."""
-    root = tmp_path_factory.mktemp("junk")
-    (root / "empty").mkdir()
-    (root / "hollow" / "b").mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    for name in ("hollow/a", "pair/a", "pair/b", "rotten/a", "rotten/b"):
-        (root / name).mkdir(parents=True)
-        for i in range(3):
-            np.savetxt(root / name / f"{i}.xyz", rng.normal(size=(8, 3)))
-    (root / "rotten" / "a" / "bad.xyz").write_text("0 0 0\n1 nan 0\n1 1 1\n")
-    header = json.dumps({"__metadata__": {"bipointnet": json.dumps({"format": 1, "program": []})}}).encode()
-    (root / "hollow.bpn").write_bytes(len(header).to_bytes(8, "little") + header)
-    (root / "nan.xyz").write_text("0 0 nan\n")
-    (root / "typo.toml").write_text("epoch = 3\n")
-    (root / "type.toml").write_text('epochs = "many"\n')
-    (root / "broken.toml").write_text("epochs 3\n")
-    return root
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_sentence_and_exit_code_2(junk, mistake):
-    arguments, words = MISTAKES[mistake]
-    done = run(*arguments, cwd=junk)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("error: ")
-    assert all(word in lines[0] for word in words)
-    assert not (junk / "runs").exists(), "nothing is left behind"
-    assert not (junk / "x").exists(), "nothing is left behind"
-    assert not (junk / "m.bpn").exists(), "nothing is left behind"
-
-
+@learning
 def test_a_run_is_not_overwritten(trained):
     data, folder = trained
     before = (folder / "last.safetensors").read_bytes()
-    done = run("train", data, *QUICK, "-o", folder)
-    assert done.returncode == 2
-    assert "--resume" in done.stderr
+    assert "--resume" in complaint("train", data, *QUICK, "-o", folder)
     assert (folder / "last.safetensors").read_bytes() == before
 
 
-def test_other_classes_are_told(trained, junk):
-    _, folder = trained
-    done = run("eval", folder, junk / "pair")
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+@learning
+def test_data_with_different_classes_are_refused(trained, tmp_path):
+    data, folder = trained
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        for name in ("ball", "stick"):
+            (tmp_path / split / name).symlink_to(data / split / name)
+    sentence = complaint("eval", folder, tmp_path)
+    assert "its 2 classes are not the 3 of" in sentence
+    assert "expected the same class names" in sentence
 
 
-def test_demo_trains_judges_and_draws(tmp_path, monkeypatch, tiny):
-    """The whole tour on a tiny set: three networks, a table's worth of figures and a picture."""
+def test_without_a_terminal_training_prints_lines(monkeypatch):
+    """Output to a file has no bar, but must not be silent for minutes."""
+    console = Console(file=io.StringIO(), width=200)
+    monkeypatch.setattr(common, "err", console)
+    clock = iter(range(0, 10**6, 4))  # seconds; one call per step
+    monkeypatch.setattr(common.time, "monotonic", lambda: float(next(clock)))
+    with common.epoch_bar() as bars:
+        show = common.epoch_progress(bars, "net [1]", 8)
+        for epoch in range(1, 9):
+            show(Progress(epoch, 8, 1, 2, None))
+            row = {"loss": 1 / epoch, "test_miou": None, "test_oa": 90.0 if epoch == 8 else None}
+            show(Progress(epoch, 8, 2, 2, row))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines() == [
+        "net [1]: epoch 1/8, loss 1.000",
+        "net [1]: epoch 3/8, loss 0.333",
+        "net [1]: epoch 5/8, loss 0.200",
+        "net [1]: epoch 7/8, loss 0.143",
+        "net [1]: epoch 8/8, loss 0.125, test accuracy 90.0 %",
+    ]
+
+
+@learning
+def test_demo_trains_evaluates_and_draws(tmp_path, monkeypatch, tiny):
+    """The whole demo on a tiny data set: three networks, their figures and a picture."""
     networks = {n: dataclasses.replace(c, points=24, epochs=2, batch=16) for n, c in demo.NETWORKS.items()}
     monkeypatch.setattr(demo, "NETWORKS", networks)
     monkeypatch.setattr(demo, "open_dataset", lambda name, points: tiny)
     moments = []
-    data, contestants = demo.demo(tmp_path, lambda name, moment: moments.append((name, moment)))
-    assert [c.figures["method"] for c in contestants] == ["lsr", "fp", "bnn"]
-    assert contestants[0].bytes * 10 < contestants[1].bytes
+    data, trained_networks = demo.demo(tmp_path, lambda name, moment: moments.append((name, moment)))
+    assert [c.figures["method"] for c in trained_networks] == ["lsr", "fp", "bnn"]
+    assert trained_networks[0].bytes * 10 < trained_networks[1].bytes
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert {name for name, _ in moments} == set(networks)
     moments.clear()
     _, again = demo.demo(tmp_path, lambda name, moment: moments.append(moment))
     assert not moments, "a finished demo is shown again without training"
-    assert [c.evaluation.overall for c in again] == [c.evaluation.overall for c in contestants]
-    monkeypatch.setattr(demo, "RACED", 2)
-    monkeypatch.setattr(demo, "VERIFIED", 2)
-    shipped = demo.ship(tmp_path, data, contestants[0], lambda done, of: None)
-    assert shipped["verify"]["ok"]
-    assert shipped["verify"]["torch"]["bits_unexplained"] == 0
-    assert (tmp_path / "demo.bpn").stat().st_size == shipped["bench"]["bytes"]["packed"]
-    assert shipped["as_torch"] >= shipped["clouds"] - 1, "the last layer is rounded to float16"
-    assert shipped["name"] in tiny.classes
+    assert [c.evaluation.overall for c in again] == [c.evaluation.overall for c in trained_networks]
+    monkeypatch.setattr(demo, "BENCH_ROUNDS", 2)
+    monkeypatch.setattr(demo, "VERIFIED_CLOUDS", 2)
+    deployed = demo.deploy(tmp_path, data, trained_networks[0], lambda done, of: None)
+    assert deployed["verify"]["ok"]
+    assert deployed["verify"]["torch"]["unexplained"] == 0
+    assert (tmp_path / "demo.bpn").stat().st_size == deployed["bench"]["bytes"]["packed"]
+    assert deployed["as_torch"] >= deployed["clouds"] - 1, "the last layer is rounded to float16"
+    assert deployed["name"] in tiny.classes
 
 
 def test_demo_trains_the_twins_alike_and_the_naive_network_as_in_the_paper():

@@ -1,4 +1,4 @@
-"""Metrics against hand-computed cases and an independent implementation."""
+"""Metrics against cases computed by hand and an independent implementation."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def test_a_case_by_hand():
     assert confusion.tolist() == [[2, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]]
     assert metrics.overall_accuracy(confusion) == pytest.approx(100 * 4 / 6)
     assert metrics.mean_class_accuracy(confusion) == pytest.approx(100 * (2 / 3 + 1 / 2 + 1) / 3)
-    assert np.isnan(metrics.class_accuracies(confusion)[2]), "a class with no cloud has no accuracy"
+    assert np.isnan(metrics.class_accuracies(confusion)[2]), "a class without clouds has no accuracy"
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1))
@@ -28,7 +28,7 @@ def test_counting_one_by_one_gives_the_same(pairs):
     assert metrics.mean_class_accuracy(confusion) == pytest.approx(100 * np.mean(recalls))
 
 
-def test_nothing_judged_is_zero_not_an_error():
+def test_metrics_of_nothing_are_zero_not_an_error():
     empty = np.zeros((3, 3), np.int64)
     assert metrics.overall_accuracy(empty) == 0
     assert metrics.mean_class_accuracy(empty) == 0
@@ -44,13 +44,13 @@ def test_nothing_judged_is_zero_not_an_error():
 def test_ious_of_classes_by_hand():
     labels, predictions = np.array([0, 0, 0, 1, 1, 3]), np.array([0, 0, 1, 1, 0, 4])
     confusion = metrics.confusion_matrix(labels, predictions, 5)
-    # Class 2 is nowhere; 3 is there and never predicted, 4 is predicted and never there.
+    # Class 2 does not occur; 3 is present but never predicted, 4 is predicted but never present.
     np.testing.assert_allclose(metrics.class_ious(confusion), [100 * 2 / 4, 100 * 1 / 3, np.nan, 0, 0])
     assert metrics.mean_iou(confusion) == pytest.approx(100 * (2 / 4 + 1 / 3 + 0 + 0) / 4)
 
 
 def iou_one_by_one(labels: list[int], predictions: list[int], part: int) -> float | None:
-    """Counted point by point; None where the part is neither there nor predicted."""
+    """Counted point by point; None if the part is neither present nor predicted."""
     both = either = 0
     for label, prediction in zip(labels, predictions, strict=True):
         both += label == part and prediction == part
@@ -74,7 +74,7 @@ def test_ious_of_shapes_by_hand():
     labels = np.array([[0, 0, 1, 1], [3, 3, 3, 3], [3, 3, 4, 4], [0, 1, 2, 2]])
     predictions = np.array([[0, 1, 1, 1], [3, 3, 3, 3], [4, 4, 3, 3], [0, 1, 2, 4]])
     ious = metrics.shape_ious(labels, predictions, np.array([0, 1, 1, 0]), parts)
-    # The first has and gets no part 2, the second no part 4: each counts as 1.
+    # Part 2 is neither present nor predicted in the first shape, nor part 4 in the second: each counts as 1.
     expected = [(1 / 2 + 2 / 3 + 1) / 3, (1 + 1) / 2, 0, (1 + 1 + 1 / 2) / 3]
     np.testing.assert_allclose(ious, 100 * np.array(expected))
     of_categories = metrics.category_ious(ious, np.array([0, 1, 1, 0]), 3)
@@ -82,7 +82,7 @@ def test_ious_of_shapes_by_hand():
     assert np.isnan(of_categories[2]), "a category without shapes has no IoU"
     assert metrics.instance_mean_iou(ious) == pytest.approx(ious.mean())
     assert metrics.category_mean_iou(of_categories) == pytest.approx((of_categories[0] + of_categories[1]) / 2)
-    # 30 shapes of the one, 10 of the other and 5 of one that is not evaluated, in training and test together.
+    # 30 shapes of the first category, 10 of the second and 5 of one that is not evaluated, both splits together.
     weighted = (30 * of_categories[0] + 10 * of_categories[1]) / 40
     assert metrics.weighted_mean_iou(of_categories, np.array([30, 10, 5])) == pytest.approx(weighted)
 

@@ -1,4 +1,4 @@
-"""A compiler that loses or turns gradients is found out before it is trained with; an honest one passes."""
+"""A compiler that loses or turns gradients is detected before training; a correct one passes."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from bipointnet.training.compile_check import compare_gradients
 
 
 class Blocked(nn.Module):
-    """Runs a module on an input through which no gradient flows: what a compiler that drops one amounts to."""
+    """Runs a module on a detached input, like a compiler that drops a gradient."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()

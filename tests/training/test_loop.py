@@ -1,4 +1,4 @@
-"""The loop: it learns, it is repeatable, and a kill at any moment costs nothing but time."""
+"""The training loop: it learns, it is repeatable, and a kill at any moment loses nothing but time."""
 
 import csv
 import dataclasses
@@ -19,9 +19,15 @@ import torch
 from bipointnet.config import CHOICES, Config
 from bipointnet.data.dataset import PointClouds
 from bipointnet.errors import UserError
+from bipointnet.evaluation.networks import evaluate
 from bipointnet.models import MODELS, checkpoint
-from bipointnet.nn import METHODS, POOLS
-from bipointnet.training.loop import COLUMNS, Moment, is_evaluated, learning_rate, train
+from bipointnet.nn import METHODS, POOLS, BinaryLinear, fused_layers, set_progress
+from bipointnet.nn.hooks import hooked
+from bipointnet.training.devices import Workers
+from bipointnet.training.loop import Run, train
+from bipointnet.training.progress import Progress
+from bipointnet.training.run_folder import COLUMNS
+from bipointnet.training.schedule import is_evaluated, learning_rate
 
 QUICK = Config(points=24, epochs=3, batch=16, lr=3e-3, device="cpu")
 
@@ -39,19 +45,28 @@ class Killed(Exception):
 
 
 def kill_at(epoch: int, step: int):
-    def watch(moment: Moment) -> None:
-        if (moment.epoch, moment.step) == (epoch, step) and moment.row is None:
+    def on_progress(progress: Progress) -> None:
+        if (progress.epoch, progress.step) == (epoch, step) and progress.row is None:
             raise Killed
 
-    return watch
+    return on_progress
 
 
-def test_a_one_bit_network_learns(tiny, tmp_path):
-    figures = train(dataclasses.replace(QUICK, epochs=12), tiny, tmp_path / "run")
-    assert figures["last_oa"] > 90
+def new_run(config: Config, data: PointClouds, init: Path | None = None) -> Run:
+    """A run before its first step."""
+    device = torch.device("cpu")
+    return Run(config, data, Workers(device), device, init)
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("method", CHOICES["method"])
+def test_every_method_learns(tiny, tmp_path, method):
+    figures = train(dataclasses.replace(QUICK, method=method, epochs=12), tiny, tmp_path / "run")
     rows = list(csv.DictReader((tmp_path / "run" / "metrics.csv").open()))
     assert [int(row["epoch"]) for row in rows] == list(range(1, 13))
-    assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
+    # MEASURED_METHODS
+    assert float(rows[-1]["loss"]) < 0.8 * float(rows[0]["loss"])
+    assert figures["last_oa"] > 67
 
 
 COMBINATIONS = [
@@ -62,17 +77,43 @@ COMBINATIONS = [
 
 
 @pytest.mark.parametrize(("model", "method", "pool"), COMBINATIONS)
-def test_every_combination_trains(tiny, tmp_path, model, method, pool):
+def test_every_combination_takes_the_steps_of_adam_and_saves_what_it_evaluated(tiny, tmp_path, model, method, pool):
     config = dataclasses.replace(QUICK, model=model, method=method, pool=pool, epochs=1, batch=48)
     figures = train(config, tiny, tmp_path)
-    assert math.isfinite(figures["last_oa"])
-    model, facts = checkpoint.load_run(tmp_path)
+
+    run = new_run(config, tiny)
+    start = {name: value.clone() for name, value in run.model.named_parameters()}
+    optimizer = torch.optim.Adam(run.model.parameters(), fused=True)
+    set_progress(run.model.train(), 0.0)
+    for step, ((clouds,), labels) in enumerate(run.batches(1)):
+        optimizer.param_groups[0]["lr"] = config.lr * (1 + math.cos(math.pi * step / 2)) / 2
+        optimizer.zero_grad()
+        output = run.model(clouds)
+        loss = torch.nn.functional.cross_entropy(output.logits, labels)
+        if output.transform is not None:
+            product = output.transform @ output.transform.mT
+            distance = torch.linalg.matrix_norm(torch.eye(product.shape[-1]) - product)
+            loss = loss + config.transform_penalty * distance.mean()
+        loss.backward()
+        optimizer.step()
+    saved = weights(tmp_path)
+    for name, value in run.model.state_dict().items():
+        torch.testing.assert_close(saved[name], value, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: name + text)
+
+    # A plain max leaves bits that are all +1; no gradient gets past some of them before training.
+    if method == "fp" or pool != "max":
+        for name, value in start.items():
+            assert value.dim() < 2 or not torch.equal(saved[name], value), f"{name} was not trained"
+
+    network, facts = checkpoint.load_run(tmp_path)
     assert facts["classes"] == list(tiny.classes)
+    found = evaluate(network, torch.from_numpy(tiny.test.points), tiny.test.labels, 3, config.points)
+    assert (found.overall, found.mean_class) == (figures["last_oa"], figures["last_macc"])
 
 
 @pytest.mark.parametrize("method", ["fp", "lsr"])
-def test_a_seed_decides_everything(tiny, tmp_path, method):
-    """Float: dropout too. Augmentations as well."""
+def test_a_seed_determines_everything(tiny, tmp_path, method):
+    """Dropout (of the float network) and augmentations included."""
     config = dataclasses.replace(QUICK, method=method, rotate=20, scale=1.2, shift=0.1, jitter=0.01, drop=0.3)
     config = dataclasses.replace(config, init_bias_std=0.0 if method == "fp" else 0.5)
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -81,12 +122,12 @@ def test_a_seed_decides_everything(tiny, tmp_path, method):
     assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
 
 
-def test_a_run_starts_with_shifts_as_far_apart_as_asked(tiny, tmp_path):
+def test_a_run_starts_with_biases_of_the_given_standard_deviation(tiny, tmp_path):
     for name, init_bias_std in (("a", 0.0), ("b", 1.0)):
         train(dataclasses.replace(QUICK, epochs=1, lr=1e-6, init_bias_std=init_bias_std), tiny, tmp_path / name)
     assert weights(tmp_path / "a")["first.1.bias"].std() < 1e-3
     assert 0.7 < weights(tmp_path / "b")["first.1.bias"].std() < 1.3
-    with pytest.raises(UserError, match=r"init_bias_std is 1.0 with --init, which brings weights"):
+    with pytest.raises(UserError, match=r"init_bias_std is 1.0 with --init, which brings its own weights"):
         train(dataclasses.replace(QUICK, init_bias_std=1.0), tiny, tmp_path / "c", init=tmp_path / "a")
     assert not (tmp_path / "c").exists()
 
@@ -98,7 +139,7 @@ def test_resume_ends_in_the_same_weights_bit_for_bit(tiny, tmp_path, monkeypatch
     config = dataclasses.replace(QUICK, method=method, warmup=1, optimizer="adamw", weight_decay=0.01, jitter=0.01)
     train(config, tiny, tmp_path / "whole")
     with pytest.raises(Killed):
-        train(config, tiny, tmp_path / "cut", watch=kill_at(*moment))
+        train(config, tiny, tmp_path / "cut", on_progress=kill_at(*moment))
     figures = train(config, tiny, tmp_path / "cut", resume=True)
     for name in ("last", "best", "resume"):
         assert same(weights(tmp_path / "whole", name), weights(tmp_path / "cut", name))
@@ -109,7 +150,7 @@ def test_resume_ends_in_the_same_weights_bit_for_bit(tiny, tmp_path, monkeypatch
 
 
 def test_a_killed_process_leaves_checkpoints_that_load(folder_of_clouds, tmp_path, bipointnet):
-    """SIGKILL at odd moments while checkpoints are written as often as can be."""
+    """SIGKILL at odd moments, while checkpoints are written after every epoch."""
     run = tmp_path / "run"
     options = ["--points", "8", "--epochs", "400", "--batch", "48", "-o", str(run), "--resume", "--device", "cpu"]
     code = "import bipointnet.training.loop as t; t.SAVE_SECONDS = 0; from bipointnet.cli import main; main()"
@@ -131,8 +172,9 @@ def test_a_killed_process_leaves_checkpoints_that_load(folder_of_clouds, tmp_pat
     checkpoint.load_run(run)
 
 
+@pytest.mark.learning
 def test_two_processes_hold_the_same_alpha_and_learn(folder_of_clouds, tmp_path):
-    """DDP under torchrun with two CPU processes; each rank writes its alphas, from before and after training."""
+    """DDP under torchrun with two CPU processes; each rank writes its alphas before and after training."""
     script = tmp_path / "rank.py"
     script.write_text(
         """
@@ -147,9 +189,9 @@ seen = {}
 def alphas(run):
     return {k: v.tolist() for k, v in run.model.state_dict().items() if k.endswith("alpha")}
 epoch = t.Run.run_epoch
-def spy(run, number, watch):
+def spy(run, number, on_progress):
     seen.setdefault("start", alphas(run))
-    row = epoch(run, number, watch)
+    row = epoch(run, number, on_progress)
     seen["end"] = alphas(run)
     seen["weight"] = run.model.state_dict()["pooled.linear.weight"].double().sum().item()
     return row
@@ -168,11 +210,11 @@ Path(out, f"rank{os.environ['RANK']}.json").write_text(json.dumps({**seen, "oa":
     assert first["start"] == second["start"]
     assert first["end"] == second["end"] != first["start"]
     assert first["weight"] == second["weight"]
-    assert first["oa"] > 90
+    assert first["oa"] > 67  # MEASURED_DDP
     checkpoint.load_run(run)
 
 
-def test_init_takes_over_what_fits(tiny, tmp_path):
+def test_init_copies_what_fits(tiny, tmp_path):
     train(QUICK, tiny, tmp_path / "first")
     four = PointClouds("four", (*tiny.classes, "none"), tiny.train, tiny.test)
     train(dataclasses.replace(QUICK, lr=1e-12), four, tmp_path / "second", init=tmp_path / "first")
@@ -184,16 +226,30 @@ def test_init_takes_over_what_fits(tiny, tmp_path):
 
 
 def test_init_from_a_float_run_measures_alpha_for_its_weights(tiny, tmp_path):
+    """alpha is the standard deviation of the float product over that of the 1-bit one, in the first batch."""
     train(dataclasses.replace(QUICK, method="fp"), tiny, tmp_path / "float")
-    figures = train(QUICK, tiny, tmp_path / "bits", init=tmp_path / "float")
-    assert figures["method"] == "lsr"
-    assert weights(tmp_path / "bits")["points.0.0.alpha"].isfinite()
+    run = new_run(QUICK, tiny, init=tmp_path / "float")
+    state, copied = run.model.state_dict(), weights(tmp_path / "float")
+    names = [name.removesuffix(".alpha") for name in state if name.endswith(".alpha")]
+    assert len(names) == 4
+    inputs: dict[str, torch.Tensor] = {}
+    layers = {name: run.model.get_submodule(name) for name in names}
+    for layer in fused_layers(run.model):
+        layer.fused = False
+    with hooked(layers, lambda name, layer, x, output: inputs.update({name: x})), torch.no_grad():
+        run.model.train()(*next(run.batches(1))[0])
+    for name, layer in layers.items():
+        assert isinstance(layer, BinaryLinear)
+        assert torch.equal(layer.weight, copied[f"{name}.weight"])
+        centered, x = layer.weight - layer.weight.mean(), inputs[name]
+        bits = torch.where(x >= 0, 1.0, -1.0) @ torch.where(centered >= 0, 1.0, -1.0).T
+        assert state[f"{name}.alpha"].item() == pytest.approx(((x @ centered.T).std() / bits.std()).item(), rel=1e-2)
 
 
 def test_compile_checks_itself_and_learns_the_same(tiny, tmp_path):
-    """One step an epoch, so that the first loss is that of the same weights.
+    """With one step per epoch, the first loss is computed with the same weights.
 
-    It is not the same number: before training many normalised values are all but 0, and a rounding flips their signs.
+    It is not the same number: before training many normalized values are almost 0, and rounding flips their signs.
     """
     config = dataclasses.replace(QUICK, epochs=2, batch=len(tiny.train), compile=True)
     compiled = train(config, tiny, tmp_path / "compiled")
@@ -205,7 +261,7 @@ def test_compile_checks_itself_and_learns_the_same(tiny, tmp_path):
 
 def test_compile_that_changes_gradients_is_refused(tiny, tmp_path, monkeypatch):
     class Dropping(torch.nn.Module):
-        """What a broken compiler does: right values, gradients lost."""
+        """A broken compiler: correct values, lost gradients."""
 
         def __init__(self, model: torch.nn.Module) -> None:
             super().__init__()
@@ -229,7 +285,7 @@ def test_learning_rate_rises_then_falls_along_a_cosine():
     assert learning_rate(Config(lr=0.1), 0) == 0.1
 
 
-def test_judged_are_every_tenth_epoch_and_the_last_ten():
+def test_every_tenth_epoch_and_the_last_ten_are_evaluated():
     assert [e for e in range(1, 41) if is_evaluated(e, 40)] == [10, 20, 30, *range(31, 41)]
 
 
@@ -239,7 +295,7 @@ def test_names_on_the_command_line_are_the_tables():
     assert CHOICES["pool"] == tuple(POOLS)
 
 
-def test_each_backbone_has_its_own_pool_unless_told():
+def test_each_backbone_has_its_own_default_pool():
     assert {name: Config(model=name).pool for name in MODELS} == {
         **dict.fromkeys(MODELS, "ema-max"),
         "pointcnn": "ema-avg",
@@ -260,10 +316,10 @@ def test_the_defaults_are_the_paper_s_recipe():
     assert Config(method="fp").pool == "max"
 
 
-def test_result_has_the_keys_that_result_files_promise(tiny, tmp_path):
+def test_result_has_the_documented_keys(tiny, tmp_path):
     figures = train(dataclasses.replace(QUICK, epochs=1), tiny, tmp_path)
     promised = {"dataset", "model", "method", "pool", "recipe", "seed", "points", "epochs"}
-    promised |= {"last_oa", "best_oa", "seconds", "device", "commit"}
+    promised |= {"last_oa", "best_oa", "seconds", "device", "commit", "version", "held_out", "data_path"}
     assert promised <= figures.keys()
     assert json.loads((tmp_path / "result.json").read_text()) == figures
     assert next(csv.reader((tmp_path / "metrics.csv").open())) == list(COLUMNS)
@@ -273,11 +329,11 @@ def test_result_has_the_keys_that_result_files_promise(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"points": 49}, ["48 points", "49 are asked for", "--points 48"]),
+        ({"points": 49}, ["48 points per training cloud", "points = 49", "--points 48"]),
         ({"device": "cuda"}, ["no GPU", "--device cpu"]),
     ],
 )
-def test_a_run_that_cannot_be_is_refused_before_anything_is_written(tiny, tmp_path, monkeypatch, change, words):
+def test_an_impossible_run_is_refused_before_anything_is_written(tiny, tmp_path, monkeypatch, change, words):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UserError) as error:
         train(dataclasses.replace(QUICK, **change), tiny, tmp_path / "run")
@@ -285,24 +341,24 @@ def test_a_run_that_cannot_be_is_refused_before_anything_is_written(tiny, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_is_never_overwritten_and_resumes_only_as_itself(tiny, tmp_path):
+def test_a_run_is_never_overwritten_and_resumes_only_with_its_own_options(tiny, tmp_path):
     train(dataclasses.replace(QUICK, epochs=1), tiny, tmp_path)
     with pytest.raises(UserError, match="--resume"):
         train(dataclasses.replace(QUICK, epochs=1), tiny, tmp_path)
-    with pytest.raises(UserError, match=r"lr = 0\.003, now asked for 0\.1"):
+    with pytest.raises(UserError, match=r"lr = 0\.003, found 0\.1 now"):
         train(dataclasses.replace(QUICK, epochs=1, lr=0.1), tiny, tmp_path, resume=True)
 
 
-def test_a_loss_that_explodes_is_told_and_the_last_good_epoch_stays(tiny, tmp_path):
+def test_a_loss_that_is_not_finite_is_an_error_and_nothing_is_saved(tiny, tmp_path):
     broken = PointClouds("broken", tiny.classes, tiny.train, tiny.test)
     broken.train.points[5] = np.nan
-    with pytest.raises(UserError, match="lower --lr"):
+    with pytest.raises(UserError, match="the loss is nan in epoch 1; expected a finite number; try an --lr below"):
         train(dataclasses.replace(QUICK, method="fp"), broken, tmp_path / "run")
     assert not (tmp_path / "run" / "last.safetensors").exists()
 
 
 @pytest.mark.parametrize("keep", [0, 1, 7, 8, 100, 2000])
-def test_a_cut_checkpoint_is_one_clear_sentence(tiny, tmp_path, keep):
+def test_a_truncated_checkpoint_gives_one_sentence(tiny, tmp_path, keep):
     train(dataclasses.replace(QUICK, epochs=1), tiny, tmp_path)
     path = tmp_path / "last.safetensors"
     path.write_bytes(path.read_bytes()[:keep])
@@ -325,7 +381,43 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
         checkpoint.load_run(tmp_path / "wrong.safetensors")
 
 
-def test_one_class_is_nothing_to_learn(tiny, tmp_path):
+def test_a_single_class_is_refused(tiny, tmp_path):
     rooms = dataclasses.replace(tiny, name="rooms", classes=("room",))
-    with pytest.raises(UserError, match="rooms: its clouds are all of one class, room; expected two or more"):
+    with pytest.raises(UserError, match="rooms: all clouds are of one class, room; expected two or more classes"):
         train(QUICK, rooms, tmp_path)
+
+
+def test_the_held_out_files_and_the_data_path_are_recorded(tiny, tmp_path):
+    class Folder(PointClouds):
+        held_out = ("ball/1.npy", "stick/7.npy")
+
+    data = Folder(tiny.name, tiny.classes, tiny.train, tiny.test)
+    figures = train(dataclasses.replace(QUICK, epochs=1), data, tmp_path, data_path="my/clouds")
+    assert figures["held_out"] == ["ball/1.npy", "stick/7.npy"]
+    assert figures["data_path"] == "my/clouds"
+    for name in ("last", "best", "resume"):
+        assert checkpoint.load(tmp_path / f"{name}.safetensors")[1]["held_out"] == ["ball/1.npy", "stick/7.npy"]
+
+
+def test_progress_is_reported_after_every_step_and_epoch(tiny, tmp_path):
+    seen: list[Progress] = []
+    train(dataclasses.replace(QUICK, epochs=12), tiny, tmp_path, on_progress=seen.append)
+    steps = [(progress.epoch, progress.step) for progress in seen if progress.row is None]
+    assert steps == list(itertools.product(range(1, 13), range(1, 7)))
+    ends = [(progress, progress.row) for progress in seen if progress.row is not None]
+    assert [progress.epoch for progress, _ in ends] == list(range(1, 13))
+    assert [progress.epoch for progress, _ in ends if progress.evaluated] == list(range(3, 13))
+    first, last = ends[0], ends[-1]
+    assert str(first[0]) == f"epoch 1/12, loss {first[1]['loss']:.3f}"
+    assert str(last[0]).endswith(f", test accuracy {last[1]['test_oa']:.1f} %")
+
+
+def test_without_tensorboard_a_run_is_trained_and_saved_all_the_same(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    train(QUICK, tiny, tmp_path)
+    assert (tmp_path / "result.json").exists()
+    assert (tmp_path / "best.safetensors").exists()
+    assert not (tmp_path / "tensorboard").exists()
+    lines = [line for line in capsys.readouterr().err.splitlines() if "TensorBoard" in line]
+    assert len(lines) == 1
+    assert "pip install tensorboard" in lines[0]

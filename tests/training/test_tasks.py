@@ -1,4 +1,4 @@
-"""The tasks of points: their losses in closed form, their scores by hand, and how runs are added up."""
+"""Tasks that label points: losses in closed form, scores by hand, and totals over several runs."""
 
 import dataclasses
 import json
@@ -40,7 +40,7 @@ def test_rare_classes_weigh_by_the_cube_root_of_their_rarity():
     np.testing.assert_allclose(found.item(), expected, rtol=1e-5)
 
 
-def test_a_points_part_is_one_of_its_category():
+def test_a_predicted_part_belongs_to_the_category_of_its_cloud():
     data = parts()
     task = PartSegmentation(PART, data)
     logits = torch.randn(len(data.test), 6, 50, generator=torch.Generator().manual_seed(0))
@@ -53,10 +53,10 @@ def test_a_points_part_is_one_of_its_category():
 def test_scores_of_parts_by_hand():
     """Two airplanes and a bag: IoUs counted on paper."""
     labels = np.array([[0, 0, 1, 1], [0, 0, 0, 0], [4, 4, 5, 5]])
-    said = np.array([[0, 1, 1, 1], [0, 0, 0, 2], [4, 4, 5, 5]])
+    predictions = np.array([[0, 1, 1, 1], [0, 0, 0, 2], [4, 4, 5, 5]])
     test = Split(np.zeros((3, 4, 3), np.float32), np.array([0, 0, 1]), labels)
     data = dataclasses.replace(parts(16, 16), test=test)
-    found = scores.of_parts(data, said)
+    found = scores.of_parts(data, predictions)
     # Airplane has 4 parts. First: 1/2, 2/3, 1, 1. Second: 3/4, 1, 0, 1. Bag: 1, 1.
     first, second = (1 / 2 + 2 / 3 + 2) / 4, (3 / 4 + 1 + 0 + 1) / 4
     assert found.figures["instance_miou"] == pytest.approx(100 * (first + second + 1) / 3)
@@ -76,23 +76,25 @@ def test_the_mean_over_parts_is_the_mean_over_shapes():
     split = layered(64, 3)
     labels = split.point_labels
     assert labels is not None
-    said = np.array([[rng.choice(PARTS[c]) for _ in row] for c, row in zip(split.labels, labels, strict=True)])
-    by_part = metrics.part_ious(labels, said, split.labels, PARTS)
-    by_category = metrics.category_ious(metrics.shape_ious(labels, said, split.labels, PARTS), split.labels, 16)
+    predictions = np.array([[rng.choice(PARTS[c]) for _ in row] for c, row in zip(split.labels, labels, strict=True)])
+    by_part = metrics.part_ious(labels, predictions, split.labels, PARTS)
+    by_category = metrics.category_ious(metrics.shape_ious(labels, predictions, split.labels, PARTS), split.labels, 16)
     np.testing.assert_allclose([by_part[list(own)].mean() for own in PARTS], by_category)
 
 
 def test_totals_over_categories_are_those_over_all_their_shapes():
-    """A run a category says one number; the three means over shapes follow from these and from the counts."""
+    """Each run gives the mIoU of one category; the three means over shapes follow from these and the counts."""
     data, rng = parts(test=40), np.random.default_rng(1)
     labels = data.test.point_labels
     assert labels is not None
-    said = np.array([[rng.choice(PARTS[c]) for _ in row] for c, row in zip(data.test.labels, labels, strict=True)])
-    whole = scores.of_parts(data, said)
+    predictions = np.array(
+        [[rng.choice(PARTS[c]) for _ in row] for c, row in zip(data.test.labels, labels, strict=True)]
+    )
+    whole = scores.of_parts(data, predictions)
     run = {
         "task": "part",
         "config": {"category": "Mug"},
-        **dict.fromkeys(("model", "method", "pool", "recipe", "device", "commit", "torch"), ""),
+        **dict.fromkeys(("model", "method", "pool", "recipe", "device", "version", "commit", "torch"), ""),
     }
     run |= dict.fromkeys(("seed", "points", "epochs", "last_oa", "entropy", "seconds"), 1)
     runs = {row.name: run | {"last_miou": row.iou, "best_miou": row.iou} for row in whole.categories}
@@ -106,7 +108,7 @@ def test_totals_over_folds_are_those_of_the_summed_confusion():
     confusions = rng.integers(0, 50, (6, 3, 3))
     run: dict = {"dataset": "s3dis/Area_1", "point_classes": ["a", "b", "c"], "task": "semantic"}
     run |= {"config": {"fold": "Area_1", "lr": 0.1}}
-    run |= dict.fromkeys(("model", "method", "pool", "recipe", "device", "commit", "torch"), "")
+    run |= dict.fromkeys(("model", "method", "pool", "recipe", "device", "version", "commit", "torch"), "")
     run |= dict.fromkeys(("seed", "points", "epochs", "last_oa", "best_miou", "last_miou", "entropy", "seconds"), 1)
     totals = fold_totals({f"Area_{i}": run | {"confusion": c.tolist()} for i, c in enumerate(confusions)})
     whole = confusions.sum(axis=0)
@@ -116,8 +118,9 @@ def test_totals_over_folds_are_those_of_the_summed_confusion():
     assert totals["config"] == {"fold": "each", "lr": 0.1}
 
 
+@pytest.mark.learning
 @pytest.mark.parametrize("method", ["fp", "lsr"])
-def test_a_network_for_all_categories_learns(method, tmp_path):
+def test_one_network_for_all_categories_learns(method, tmp_path):
     figures = train(dataclasses.replace(PART, method=method, epochs=6), parts(128), tmp_path / "run")
     assert figures["last_miou"] > 50
     assert figures["scores"]["category_iou"].keys() == set(parts().classes)
@@ -128,17 +131,14 @@ def test_every_category_has_a_run_and_none_is_run_twice(tmp_path):
     data = parts(32, 16)
     trained = []
 
-    def watch(name):
-        def see(moment):
-            trained.append(name)
+    def on_progress(name):
+        return lambda progress: trained.append(name)
 
-        return see
-
-    first = every_category(dataclasses.replace(PART, epochs=1), data, tmp_path, watch)
+    first = every_category(dataclasses.replace(PART, epochs=1), data, tmp_path, on_progress)
     assert set(trained) == set(data.classes)
     assert first["categories"].keys() == set(data.classes)
     trained.clear()
-    assert every_category(dataclasses.replace(PART, epochs=1), data, tmp_path, watch) == first
+    assert every_category(dataclasses.replace(PART, epochs=1), data, tmp_path, on_progress) == first
     assert not trained
     assert json.loads((tmp_path / "result.json").read_text()) == first
 
@@ -149,21 +149,21 @@ def test_every_category_has_a_run_and_none_is_run_twice(tmp_path):
         (
             Task,
             blocks(np.zeros((4, 40), int)),
-            "all of one class, room; expected two or more to tell apart; use --task",
+            "all clouds are of one class, room; expected two or more classes; use --task semantic",
         ),
         (
             PartSegmentation,
             blocks(np.zeros((4, 40), int)),
-            "its points belong to no parts; expected data such as shapes",
+            "blocks: has no part labels; expected data with parts, such as shapes; use --task semantic",
         ),
         (
             SemanticSegmentation,
             parts(),
-            "layers: holds no labelled rooms; expected data such as rooms; use --task part",
+            "layers: has no labeled rooms; expected data such as rooms; use --task part",
         ),
     ],
 )
-def test_data_that_do_not_fit_the_task(task, data, sentence, tmp_path):
+def test_data_that_do_not_fit_the_task_are_refused(task, data, sentence, tmp_path):
     name = {Task: "classify", PartSegmentation: "part", SemanticSegmentation: "semantic"}[task]
     with pytest.raises(UserError, match=sentence):
         train(dataclasses.replace(PART, task=name), data, tmp_path / "run")
@@ -175,7 +175,7 @@ def test_data_that_do_not_fit_the_task(task, data, sentence, tmp_path):
     [
         (
             {"task": "part", "model": "dgcnn"},
-            "task 'part' has no dgcnn; expected one of pointnet, pointnet-vanilla as --model",
+            "model is 'dgcnn' with task 'part'; expected one of pointnet, pointnet-vanilla",
         ),
         ({"category": "Mug"}, "category is 'Mug' with task 'classify'; expected it with --task part"),
         ({"task": "part", "fold": "Area_1"}, "fold is 'Area_1' with task 'part'; expected it with --task semantic"),
@@ -183,7 +183,7 @@ def test_data_that_do_not_fit_the_task(task, data, sentence, tmp_path):
         ({"task": "parts"}, "task is 'parts'; expected one of classify, part, semantic; did you mean 'part'"),
     ],
 )
-def test_options_that_do_not_go_together(options, sentence):
+def test_options_that_contradict_each_other_are_refused(options, sentence):
     with pytest.raises(UserError, match=sentence):
         Config(**options)
 

@@ -1,6 +1,6 @@
-"""Pictures of the theory, and of what an analysis finds: counterparts of the paper's figures, drawn from data.
+"""Pictures of the theory and of studied networks: counterparts of the paper's figures, drawn from data.
 
-Colors are those of Okabe and Ito, which people with any kind of color vision can tell apart.
+The colors are those of Okabe and Ito (2008), which people with any kind of color vision can distinguish.
 """
 
 import io
@@ -43,7 +43,7 @@ def _tidy(axes: Any, xlabel: str = "", ylabel: str = "", title: str = "") -> Non
 
 
 def pooling_picture(path: Path, n: int = 1024) -> None:
-    """What becomes of one bit: the values of a channel, their maximum over n points, and the maximum minus delta(n)."""
+    """What pooling does to one bit: values of a channel, their maximum over n points, the maximum minus delta(n)."""
     figure = _figure(10, 3.1)
     grid = np.linspace(-4, 5.5, 2000)
     density = np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi)
@@ -54,7 +54,7 @@ def pooling_picture(path: Path, n: int = 1024) -> None:
 
     d = delta(n)
     panels = (
-        ("one value a point, from BatchNorm", density, 0.5, 1.0),
+        ("one value per point, after BatchNorm", density, 0.5, 1.0),
         (f"max over {n} points", density_of_max(0), 2.0**-n, theory.max_pool_entropy(n)),
         (f"EMA-max: max over {n} points - {d:.2f}", density_of_max(d), 0.5, theory.max_pool_entropy(n, d)),
     )
@@ -74,7 +74,7 @@ def pooling_picture(path: Path, n: int = 1024) -> None:
 
 
 def theory_picture(path: Path, survey: Mapping[str, Sequence[Mapping[str, Any]]], inputs: int = 64) -> None:
-    """Entropy by n; delta by closed form and simulation; the cost of a wrong n; Theorem 2 and drawn products."""
+    """Entropy over n; delta in closed form and simulated; the cost of a wrong n; Theorem 2 and simulated products."""
     figure = _figure(10, 7)
     (entropy, shift), (wrong, product) = figure.subplots(2, 2)
 
@@ -114,9 +114,9 @@ def theory_picture(path: Path, survey: Mapping[str, Sequence[Mapping[str, Any]]]
     wrong.set_ylim(-0.03, 1.05)
     _tidy(
         wrong,
-        "elements aggregated / n that delta is for",
+        "elements aggregated / n of delta",
         "bits lost of 1",
-        "What a delta for another n costs, at any n",
+        "Cost of the delta of another n, for every n",
     )
 
     draws = 10_000
@@ -126,7 +126,7 @@ def theory_picture(path: Path, survey: Mapping[str, Sequence[Mapping[str, Any]]]
     near = np.abs(exact.values) <= 4 * math.sqrt(inputs)
     smooth = np.linspace(-4 * math.sqrt(inputs), 4 * math.sqrt(inputs), 400)
     product.bar(
-        exact.values[near], found[near], width=1.5, color=SKY, label=f"{draws:,} drawn products".replace(",", " ")
+        exact.values[near], found[near], width=1.5, color=SKY, label=f"{draws:,} simulated products".replace(",", " ")
     )
     product.plot(smooth, theory.normal_approximation(smooth, inputs), color=RED, linewidth=1.6, label=f"N(0, {inputs})")
     product.plot(exact.values[near], exact.probabilities[near], "k.", markersize=5, label="binomial")
@@ -142,9 +142,10 @@ def theory_picture(path: Path, survey: Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def pooled_picture(path: Path, runs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Pooled features as two colors, a row a cloud, for each run (bits (M, C), entropy (C,)), and their entropies.
+    """Pooled features in two colors, one row per cloud, for each run (bits (M, C), entropy (C,)), and their entropies.
 
-    Channels are sorted by their share of +1 and thinned evenly; where all rows look alike, clouds cannot be told apart.
+    Channels are sorted by their fraction of +1 and thinned evenly. If all rows look alike, the network cannot
+    distinguish the clouds.
     """
     from matplotlib.colors import ListedColormap
 
@@ -194,7 +195,7 @@ def scale_picture(path: Path, runs: Mapping[str, Sequence[Any]]) -> None:
         roots = [math.sqrt(layer.inputs) for layer in layers]
         axes.hlines(rows, ones, floats, color="#999999", linewidth=1.4)
         axes.plot(floats, rows, "o", color=BLUE, label="the same product in floats")
-        axes.plot(ones, rows, "D", color=RED, markersize=5, label="1 bit, as the layer gives it")
+        axes.plot(ones, rows, "D", color=RED, markersize=5, label="1 bit, as the layer returns it")
         axes.plot(roots, rows, "|", color="black", markersize=10, label="square root of the inputs")
         axes.set_yticks(rows, [layer.name for layer in layers], fontsize=8)
         axes.set_ylim(len(layers) - 0.4, -0.6)
@@ -208,11 +209,11 @@ def scale_picture(path: Path, runs: Mapping[str, Sequence[Any]]) -> None:
 
 
 def transform_picture(path: Path, cloud: np.ndarray, runs: Mapping[str, np.ndarray]) -> None:
-    """A cloud (N, 3), and what the input T-Net of each run, a matrix (3, 3), makes of it, all to one scale.
+    """A cloud (N, 3), and the cloud transformed by the input T-Net (3, 3) of each run, all at one scale.
 
-    What is too small to see at that scale stands enlarged in a frame beside.
+    A cloud that is too small at that scale is also drawn enlarged in an inset.
     """
-    clouds = {"as it is": cloud} | {name: cloud @ matrix for name, matrix in runs.items()}
+    clouds = {"input": cloud} | {name: cloud @ matrix for name, matrix in runs.items()}
     figure = _figure(max(3 * len(clouds), 6), 3.3)
     largest = max(float(np.abs(points).max()) for points in clouds.values())
     panels = figure.subplots(1, len(clouds), sharex=True, sharey=True)
@@ -232,20 +233,20 @@ def transform_picture(path: Path, cloud: np.ndarray, runs: Mapping[str, np.ndarr
         _tidy(axes, "x", title=name)
         radius = float(np.linalg.norm(points, axis=1).max())
         axes.text(0.03, 0.97, f"radius {radius:.3g}", transform=axes.transAxes, va="top")
-    panels[0].set_ylabel("z (the cloud as it is has radius 1)")
+    panels[0].set_ylabel("z (the input has radius 1)")
     _write(figure, path)
 
 
 CURVES = {
     "test_oa": "test accuracy (%)",
     "entropy": "entropy of the pooled bits (bits)",
-    "regularizer": "T-Net regulariser ||I - ZZ'||",
+    "regularizer": "T-Net regularizer ||I - ZZ'||",
     "zero_gradient": "activations without gradient (%)",
 }
 
 
 def training_picture(path: Path, runs: Mapping[str, Sequence[Mapping[str, float | None]]]) -> None:
-    """Curves over training of several runs, of what their logs hold; each run keeps its color."""
+    """The curves in the logs of several runs; each run has one color."""
     curves = {
         key: {name: [(r["epoch"], r[key]) for r in rows if r.get(key) is not None] for name, rows in runs.items()}
         for key in CURVES

@@ -1,7 +1,6 @@
-"""What a trained network does with its bits: entropy, scales, gradients that stop, distinct codes.
+"""What a trained network does with its bits: entropy, scales, zero gradients, distinct codes.
 
-Everything is seen through forward hooks on bi-linear layers and T-Nets, wherever a network has them; no backbone is
-known by name.
+Everything is measured through forward hooks on bi-linear layers and T-Nets, so it works for every backbone.
 """
 
 import copy
@@ -17,21 +16,23 @@ from torch import Tensor, nn
 
 from bipointnet.data.normalize import normalize
 from bipointnet.evaluation import metrics
-from bipointnet.evaluation.probe import bilinear_layers, evenly_spaced, signs_and_stops
+from bipointnet.evaluation.probe import bilinear_layers, evenly_spaced, signs_and_zero_gradients
 from bipointnet.models.pointnet import TNet, orthogonality
 from bipointnet.nn import BinaryLinear, fused_layers, in_full
 from bipointnet.nn.hooks import hooked
 
-BATCH, PROBED = 16, 16  # clouds in one pass, in the doubling of scales
+BATCH, DOUBLED_CLOUDS = 16, 16  # clouds per batch, and clouds for `double_scales`
 
 
 class Layer(NamedTuple):
-    """One bi-linear layer, over all points of all clouds.
+    """Figures of one bi-linear layer, over all points of all clouds.
 
-    scale: standard deviation of its output. float_scale: of A . W'^T, the same inputs and centred weights in floats.
-    zero_gradient: share of its inputs that pass no gradient back, in percent.
-    codes: different rows of signs among the `rows` of a cloud, mean over clouds; where a cloud is one row, among all
-    clouds. logits_moved, gradient_turned: what doubling its output does, see `double_scales`.
+    scale: standard deviation of its output.
+    float_scale: standard deviation of A . W'^T, the same inputs times the centered weights, both in floats.
+    zero_gradient: percentage of its inputs that pass no gradient back.
+    codes: number of different rows of signs among the `rows` of a cloud, mean over clouds. If a cloud has one row only,
+    the number among all clouds.
+    logits_moved, gradient_turned: the effect of doubling its output, see `double_scales`.
     """
 
     name: str
@@ -49,19 +50,22 @@ class Layer(NamedTuple):
 class Transform(NamedTuple):
     """The matrices (M, size, size) of one T-Net.
 
-    regularizer: mean of ||I - Z Z^T||_F. stretch: mean of their largest singular value, 1 for a rotation.
+    regularizer: mean of ||I - Z Z^T||_F. spectral_norm: mean of the largest singular value, 1 for a rotation.
     """
 
     name: str
     size: int
     regularizer: float
-    stretch: float
+    spectral_norm: float
     matrices: np.ndarray
 
 
 @dataclass(frozen=True)
 class Study:
-    """What a network does on M clouds. entropy: bits of each pooled channel (C,); pooled: its signs (M, C) as bool."""
+    """The result of `study` on M clouds.
+
+    accuracy: in percent. entropy: bits of each pooled channel (C,). pooled: signs of the pooled feature (M, C), bool.
+    """
 
     clouds: int
     accuracy: float
@@ -77,19 +81,19 @@ class Study:
 
     @property
     def regularizer(self) -> float | None:
-        """Of the largest T-Net, which is the one that training keeps near orthogonal; None without one."""
+        """That of the largest T-Net, which training keeps near orthogonal; None without T-Nets."""
         return max(self.transforms, key=lambda t: t.size).regularizer if self.transforms else None
 
 
 def distinct_rows(signs: np.ndarray) -> int:
-    """Different rows of a (R, K) array of truth values."""
+    """The number of different rows of a bool array (R, K)."""
     packed = np.packbits(signs, axis=1)
     return len(set(packed.view(f"V{packed.shape[1]}").ravel().tolist()))
 
 
 @dataclass
-class Spread:
-    """Standard deviation of all numbers shown to it."""
+class RunningStd:
+    """Standard deviation of all numbers added so far."""
 
     count: int = 0
     total: float = 0.0
@@ -101,18 +105,18 @@ class Spread:
         self.squares += x.square().sum(dtype=torch.float64).item()
 
     @property
-    def deviation(self) -> float:
+    def std(self) -> float:
         mean = self.total / max(self.count, 1)
         return math.sqrt(max(self.squares / max(self.count, 1) - mean**2, 0.0))
 
 
 @dataclass
-class _Tally:
-    """What is gathered of one layer while batches pass."""
+class _LayerStatistics:
+    """Statistics of one layer, collected batch by batch."""
 
-    output: Spread = field(default_factory=Spread)
-    twin: Spread = field(default_factory=Spread)
-    stopped: int = 0
+    output: RunningStd = field(default_factory=RunningStd)
+    float_output: RunningStd = field(default_factory=RunningStd)
+    zero_gradients: int = 0
     inputs: int = 0
     codes: list[int] = field(default_factory=list)
     single: list[np.ndarray] = field(default_factory=list)
@@ -120,9 +124,9 @@ class _Tally:
 
     def add(self, layer: BinaryLinear, x: Tensor, z: Tensor, clouds: int) -> None:
         self.output.add(z)
-        self.twin.add(layer.product(x, layer.weight - layer.weight.mean()))
-        signs, stops = signs_and_stops(layer, x)
-        self.stopped += int(stops.sum())
+        self.float_output.add(layer.product(x, layer.weight - layer.weight.mean()))
+        signs, zero_gradients = signs_and_zero_gradients(layer, x)
+        self.zero_gradients += int(zero_gradients.sum())
         self.inputs += x.numel()
         signs = signs.reshape(clouds, -1, x.shape[-1]).cpu().numpy()  # (B, R, K)
         self.rows = signs.shape[1]
@@ -138,73 +142,91 @@ def study(
     clouds: np.ndarray,
     labels: np.ndarray,
     points: int,
-    watch: Callable[[int, int], None] = lambda done, of: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Study:
-    """What `model` does on clouds (M, P, C) with labels (M,), each seen by its first `points`."""
+    """Measure `model` on clouds (M, P, C) with labels (M,), from the first `points` of each cloud.
+
+    Args:
+        model: a network that classifies normalized clouds; it is left unchanged.
+        clouds: as files hold them, not normalized.
+        labels: the class index of each cloud.
+        points: points per cloud.
+        on_progress: called with the steps done and their total.
+
+    Example:
+        >>> from bipointnet import LSR, BinaryLinear, EntropyMax, vanilla_pointnet
+        >>> network = vanilla_pointnet(num_classes=4, linear=BinaryLinear.of(LSR()), pool=EntropyMax())
+        >>> clouds = np.random.default_rng(0).standard_normal((8, 32, 3), np.float32)
+        >>> found = study(network, clouds, np.arange(8) % 4, points=32)
+        >>> [layer.name for layer in found.layers]
+        ['points.0.0', 'pooled.linear', 'head.0.0', 'head.1.0']
+    """
     layers = bilinear_layers(model)
     transformers = {name: module for name, module in model.named_modules() if isinstance(module, TNet)}
-    tallies = {name: _Tally() for name in layers}
+    statistics = {name: _LayerStatistics() for name in layers}
     matrices: dict[str, list[Tensor]] = {name: [] for name in transformers}
     tensor = torch.from_numpy(np.ascontiguousarray(clouds[:, :points]))
     steps = -(-len(tensor) // BATCH) + len(layers)
 
-    def see(name: str, module: nn.Module, x: Tensor, output: Tensor) -> None:
+    def record(name: str, module: nn.Module, x: Tensor, output: Tensor) -> None:
         if isinstance(module, BinaryLinear):
-            tallies[name].add(module, x, output, len(part))
+            statistics[name].add(module, x, output, len(part))
         else:
             matrices[name].append(output)
 
     outputs = []
-    with in_full(model), hooked({**layers, **transformers}, see):
+    with in_full(model), hooked({**layers, **transformers}, record):
         for i, part in enumerate(tensor.split(BATCH)):
             outputs.append(model(normalize(part)))
-            watch(i + 1, steps)
+            on_progress(i + 1, steps)
     pooled = torch.cat([output.pooled >= 0 for output in outputs]).numpy()
-    guesses = torch.cat([output.logits for output in outputs]).argmax(dim=1).numpy()
-    few = evenly_spaced(PROBED, len(tensor))
+    predictions = torch.cat([output.logits for output in outputs]).argmax(dim=1).numpy()
+    few = evenly_spaced(DOUBLED_CLOUDS, len(tensor))
     doubled = double_scales(
-        model, tensor[few], torch.from_numpy(labels[few]), lambda done: watch(steps - len(layers) + done, steps)
+        model, tensor[few], torch.from_numpy(labels[few]), lambda done: on_progress(steps - len(layers) + done, steps)
     )
     return Study(
         clouds=len(tensor),
-        accuracy=100 * float((guesses == labels).mean()),
+        accuracy=100 * float((predictions == labels).mean()),
         entropy=metrics.bit_entropy(pooled),
         pooled=pooled,
-        layers=[_layer(name, layers[name], tallies[name], *doubled[name]) for name in layers],
+        layers=[_layer(name, layers[name], statistics[name], *doubled[name]) for name in layers],
         transforms=[_transform(name, torch.cat(found)) for name, found in matrices.items()],
     )
 
 
-def _layer(name: str, layer: BinaryLinear, tally: _Tally, logits_moved: float, gradient_turned: float) -> Layer:
-    single = np.concatenate(tally.single) if tally.single else np.empty((0, layer.in_features), bool)
+def _layer(
+    name: str, layer: BinaryLinear, statistics: _LayerStatistics, logits_moved: float, gradient_turned: float
+) -> Layer:
+    single = np.concatenate(statistics.single) if statistics.single else np.empty((0, layer.in_features), bool)
     return Layer(
         name=name,
         inputs=layer.in_features,
         outputs=layer.out_features,
-        scale=tally.output.deviation,
-        float_scale=tally.twin.deviation,
-        zero_gradient=100 * tally.stopped / max(tally.inputs, 1),
-        codes=float(np.mean(tally.codes)) if tally.codes else float(distinct_rows(single)),
-        rows=len(single) or tally.rows,
+        scale=statistics.output.std,
+        float_scale=statistics.float_output.std,
+        zero_gradient=100 * statistics.zero_gradients / max(statistics.inputs, 1),
+        codes=float(np.mean(statistics.codes)) if statistics.codes else float(distinct_rows(single)),
+        rows=len(single) or statistics.rows,
         logits_moved=logits_moved,
         gradient_turned=gradient_turned,
     )
 
 
 def _transform(name: str, matrices: Tensor) -> Transform:
-    stretch = torch.linalg.matrix_norm(matrices, ord=2).mean().item()
-    return Transform(name, matrices.shape[-1], orthogonality(matrices).item(), stretch, matrices.numpy())
+    norm = torch.linalg.matrix_norm(matrices, ord=2).mean().item()
+    return Transform(name, matrices.shape[-1], orthogonality(matrices).item(), norm, matrices.numpy())
 
 
 def double_scales(
-    model: nn.Module, clouds: Tensor, labels: Tensor, watch: Callable[[int], None] = lambda done: None
+    model: nn.Module, clouds: Tensor, labels: Tensor, on_progress: Callable[[int], None] = lambda done: None
 ) -> dict[str, tuple[float, float]]:
-    """What the scale of each bi-linear layer's output matters in training: the output doubled, one layer at a time.
+    """How much the scale of each bi-linear output matters in training: double the outputs, one layer at a time.
 
-    For each layer: by how much the logits move, in percent of their norm, and by how many degrees the gradient of the
-    layer's own weights turns (its length is nothing to Adam). BatchNorm behind a layer makes both zero: there a scale
+    For each layer: the change of the logits, in percent of their norm, and the angle in degrees by which the gradient
+    of the layer's own weights turns (Adam ignores its length). If BatchNorm follows a layer, both are zero: the scale
     has no effect. Measured on one batch, in training mode, on a copy. (In an untrained network, where BatchNorm has no
-    bias yet, a value that equals the mean of its channel sits on the threshold, and rounding decides its sign.)
+    bias yet, a value that equals the mean of its channel is on the threshold, and rounding decides its sign.)
     """
     model = copy.deepcopy(model).train()
     for layer in fused_layers(model):
@@ -215,7 +237,7 @@ def double_scales(
     layers = bilinear_layers(model)
     clouds = normalize(clouds)
 
-    def probe(names: list[str]) -> tuple[Tensor, dict[str, Tensor]]:
+    def run(names: list[str]) -> tuple[Tensor, dict[str, Tensor]]:
         with torch.enable_grad():
             logits = model(clouds).logits
             loss = F.cross_entropy(logits, labels)
@@ -224,21 +246,21 @@ def double_scales(
 
     if not layers:
         return {}
-    logits, gradients = probe(list(layers))
+    logits, gradients = run(list(layers))
     found = {}
     for i, (name, layer) in enumerate(layers.items()):
         with hooked({name: layer}, lambda name, module, x, output: 2 * output):
-            moved, turned = probe([name])
+            moved, turned = run([name])
         found[name] = (
             100 * ((moved - logits).norm() / logits.norm().clamp(min=1e-30)).item(),
             degrees(gradients[name], turned[name]),
         )
-        watch(i + 1)
+        on_progress(i + 1)
     return found
 
 
 def degrees(a: Tensor, b: Tensor) -> float:
-    """The angle between two gradients; 90 where one of them is zero. By its half, which small angles keep exact."""
+    """The angle between two gradients; 90 if one of them is zero. By half the angle, exact for small ones."""
     a, b = a.double().flatten(), b.double().flatten()
     if not a.any() or not b.any():
         return 90.0 if a.any() or b.any() else 0.0

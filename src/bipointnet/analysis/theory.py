@@ -1,8 +1,9 @@
-"""The paper's theory as functions: what a pool leaves of a bit, and how large a 1-bit product gets.
+"""The paper's theory as functions: the entropy a pool leaves in a bit, and the size of a 1-bit product.
 
-Entropies are in bits. The paper's misprints are corrected here; docs/theory.md lists them. What is assumed throughout:
-the n aggregated values are independent and N(0, 1), as BatchNorm leaves them one by one, and signs are independent.
-Real points are neighbours on a surface and neither; `analysis` measures what a trained network makes of them.
+Paper: BiPointNet, ICLR 2021, arXiv:2010.05501. Its misprints are corrected here; docs/theory.md lists them. Entropies
+are in bits. All functions assume that the n pooled values are independent and N(0, 1), as BatchNorm makes each of them,
+and that signs are independent. Real points are neighbors on a surface and satisfy neither; `analysis.study` measures
+trained networks.
 """
 
 import math
@@ -18,16 +19,25 @@ DRAWN_AT_ONCE = 2**20
 
 
 def bit_entropy(p: float, q: float | None = None) -> float:
-    """H(p) = -p log2 p - q log2 q of a bit that is set with probability p; q = 1 - p, if it is known better than that.
+    """H(p) = -p log2 p - q log2 q of a bit that is set with probability p; pass q = 1 - p if it is known more exactly.
 
-    Proposition 1: it is largest, 1, at p = 1/2 and nowhere else, for its slope log2((1 - p) / p) changes sign there.
+    Proposition 1: the maximum, 1, is at p = 1/2 only, because the slope log2((1 - p) / p) changes sign there.
+
+    Example:
+        >>> bit_entropy(0.5), round(bit_entropy(0.1), 3)
+        (1.0, 0.469)
     """
     rare = min(p, 1 - p if q is None else q)
     return -(rare * math.log2(rare) + (1 - rare) * math.log1p(-rare) / math.log(2)) if rare > 0 else 0.0
 
 
 def log_cdf(d: float) -> float:
-    """log Phi(d), with all its digits where Phi(d) is near 0 or 1; -inf below -38."""
+    """log Phi(d), accurate where Phi(d) is near 0 or 1; -inf below -38.
+
+    Example:
+        >>> round(log_cdf(0), 6)
+        -0.693147
+    """
     if d > 0:
         return math.log1p(-0.5 * math.erfc(d / math.sqrt(2)))
     below = 0.5 * math.erfc(-d / math.sqrt(2))
@@ -35,19 +45,27 @@ def log_cdf(d: float) -> float:
 
 
 def max_pool_entropy(n: float, shift: float = 0.0) -> float:
-    """Bits in sign(max of n standard normal values - shift).
+    """Entropy of sign(max of n standard normal values - shift).
 
-    The maximum lies below the shift where all n values do: p = Phi(shift)^n. With no shift that is 2^-n, which is
-    nothing for any cloud: every bit is +1.
+    The maximum is below the shift if all n values are: p = Phi(shift)^n. Without a shift p = 2^-n, which is practically
+    0 for any cloud: every bit is +1.
+
+    Example:
+        >>> round(max_pool_entropy(20), 5), max_pool_entropy(1024, delta(1024))
+        (2e-05, 1.0)
     """
     exponent = n * log_cdf(shift)
     return bit_entropy(math.exp(exponent), -math.expm1(exponent))
 
 
 def mean_pool_entropy(n: float, shift: float = 0.0) -> float:
-    """Bits in sign(mean of n standard normal values - shift): the mean is N(0, 1/n), so p = Phi(shift sqrt(n)).
+    """Entropy of sign(mean of n standard normal values - shift): the mean is N(0, 1/n), so p = Phi(shift sqrt(n)).
 
-    Without a shift that is one whole bit for every n: EMA-avg is the mean as it is.
+    Without a shift that is a whole bit for every n: EMA-avg is the plain mean.
+
+    Example:
+        >>> mean_pool_entropy(1024)
+        1.0
     """
     d = shift * math.sqrt(n)
     return bit_entropy(math.exp(log_cdf(d)), math.exp(log_cdf(-d)))
@@ -56,9 +74,14 @@ def mean_pool_entropy(n: float, shift: float = 0.0) -> float:
 def decay_constant(shift: float = 0.0) -> float:
     """The c of Theorem 1: for c <= n2 < n1, a max pool over n1 elements leaves less entropy than one over n2.
 
-    With t = Phi(shift) the chance of one value to lie below, p_n = t^n falls to 0 in n, and H(p) rises in p below 1/2.
-    So H falls from the n on for which t^n = 1/2, c = log 2 / -log t. (The proof needs p_c <= 1/2, not >= as printed,
-    and 0 < t < 1: else there is no entropy for any n.) Without a shift c = 1; for the shift delta(n) it is n.
+    Let t = Phi(shift) be the probability that one value is below the shift. Then p_n = t^n falls to 0 with n, and H(p)
+    rises with p below 1/2. So H falls from the n with t^n = 1/2 on: c = log 2 / -log t. (The proof needs p_c <= 1/2,
+    not >= as printed, and 0 < t < 1: otherwise there is no entropy for any n.) Without a shift c = 1; for the shift
+    delta(n), c = n.
+
+    Example:
+        >>> decay_constant(), round(decay_constant(delta(64)), 6)
+        (1.0, 64.0)
     """
     return math.log(2) / -log_cdf(shift)
 
@@ -73,8 +96,14 @@ class Estimate(NamedTuple):
 def delta_by_simulation(n: int, simulations: int = 10_000, rng: np.random.Generator | None = None) -> Estimate:
     """Algorithm 1: delta(n) as the median of the maxima of `simulations` lists of n values from N(0, 1).
 
-    (As printed its loops run from 0 to m and 0 to n, one too many each.) A median of m draws has the standard error
-    1 / (2 f sqrt(m)), f the density there; for a maximum it is n phi(d) Phi(d)^(n-1) = n phi(d) / (2 Phi(d)).
+    (As printed, its loops run from 0 to m and from 0 to n, one iteration too many each.) The median of m draws has the
+    standard error 1 / (2 f sqrt(m)), where f is the density at the median; for a maximum,
+    f = n phi(d) Phi(d)^(n-1) = n phi(d) / (2 Phi(d)).
+
+    Example:
+        >>> value, error = delta_by_simulation(20)
+        >>> abs(value - delta(20)) < 4 * error
+        True
     """
     rng = rng or np.random.default_rng(0)
     maxima = np.empty(simulations)
@@ -86,17 +115,21 @@ def delta_by_simulation(n: int, simulations: int = 10_000, rng: np.random.Genera
     return Estimate(float(np.median(maxima)), NORMAL.cdf(d) / (n * NORMAL.pdf(d) * math.sqrt(simulations)))
 
 
-def bits_lost(meant: float, found: float) -> float:
-    """Bits a max pool loses over `found` elements when it is shifted by delta for `meant` ones.
+def bits_lost(expected: float, pooled: float) -> float:
+    """Entropy that a max pool over `pooled` elements loses if its shift is delta(`expected`).
 
-    Phi(delta(m))^n = 2^(-n/m), so the loss 1 - H(2^(-n/m)) depends on the ratio alone, whatever the size of a cloud.
+    Phi(delta(m))^n = 2^(-n/m), so the loss 1 - H(2^(-n/m)) depends only on the ratio n/m.
+
+    Example:
+        >>> round(bits_lost(1024, 512), 3), round(bits_lost(1024, 2048), 3)
+        (0.128, 0.189)
     """
-    exponent = -found / meant * math.log(2)
+    exponent = -pooled / expected * math.log(2)
     return 1 - bit_entropy(math.exp(exponent), -math.expm1(exponent))
 
 
 class Product(NamedTuple):
-    """The distribution of z = a . w for K signs each: values -K, -K + 2, ..., K, and probabilities, both (K + 1,)."""
+    """The distribution of z = a . w for vectors of K signs: values -K, -K + 2, ..., K and probabilities (K + 1,)."""
 
     values: np.ndarray
     probabilities: np.ndarray
@@ -111,14 +144,19 @@ class Product(NamedTuple):
 
 
 def agreement(p_weight: float = 0.5, p_input: float = 0.5) -> float:
-    """The chance that an input and a weight have the same sign, each +1 with its own probability."""
+    """The probability that an input and a weight have the same sign; the arguments are those of +1."""
     return p_weight * p_input + (1 - p_weight) * (1 - p_input)
 
 
 def product_distribution(inputs: int, p_weight: float = 0.5, p_input: float = 0.5) -> Product:
     """Theorem 2 (and the proposition before it): z = 2c - K, where c of K pairs agree, binomial(K, agreement).
 
-    P(2c - K) = C(K, c) e^c (1 - e)^(K - c), of mean K (2e - 1) and variance 4 K e (1 - e): for e = 1/2, 0 and K.
+    P(2c - K) = C(K, c) e^c (1 - e)^(K - c) with mean K (2e - 1) and variance 4 K e (1 - e): 0 and K for e = 1/2.
+
+    Example:
+        >>> z = product_distribution(64)
+        >>> round(abs(z.mean), 9), round(z.variance, 9)
+        (0.0, 64.0)
     """
     e = agreement(p_weight, p_input)
     counts = np.arange(inputs + 1)
@@ -130,14 +168,19 @@ def product_distribution(inputs: int, p_weight: float = 0.5, p_input: float = 0.
 
 
 def normal_approximation(values: np.ndarray, inputs: int) -> np.ndarray:
-    """N(0, K) on the values of a product of K inputs; they are 2 apart, so each takes twice the density."""
+    """N(0, K) at the values of a product of K inputs. They are 2 apart, so each has twice the density.
+
+    Example:
+        >>> normal_approximation(np.array([0]), 64).round(4).tolist()  # exactly: C(64, 32) / 2^64 = 0.0993
+        [0.0997]
+    """
     return 2 / math.sqrt(2 * math.pi * inputs) * np.exp(-(values.astype(float) ** 2) / (2 * inputs))
 
 
 def simulate_products(
     inputs: int, draws: int, rng: np.random.Generator, p_weight: float = 0.5, p_input: float = 0.5
 ) -> np.ndarray:
-    """z = a . w of `draws` pairs of random sign vectors: (draws,) integers."""
+    """z = a . w of `draws` pairs of random sign vectors: (draws,) int64."""
     z = np.empty(draws, np.int64)
     step = max(1, DRAWN_AT_ONCE // inputs)
     for start in range(0, draws, step):
@@ -153,7 +196,12 @@ WIDTHS = (64, 128, 1024)
 
 
 def survey(simulations: int = 10_000, seed: int = 0) -> dict[str, list[dict[str, Any]]]:
-    """All of it in figures: pools by n, a shift for another n, 1-bit products by their number of inputs."""
+    """The tables of `bipointnet analyze`: pools by n, the shift of another n, 1-bit products by number of inputs.
+
+    Example:
+        >>> [round(row["delta"], 3) for row in survey(simulations=100)["pools"] if row["n"] == 1024]
+        [3.204]
+    """
     rng = np.random.default_rng(seed)
     pools = []
     for n in COUNTS:

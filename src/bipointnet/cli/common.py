@@ -1,77 +1,70 @@
-"""What all commands share: the app, its consoles, tables, bars and checks."""
+"""What all commands share: consoles, tables, progress bars, common arguments."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from bipointnet import __version__
 from bipointnet.errors import UserError
 
-app = typer.Typer(
-    help="1-bit neural networks for point clouds.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from bipointnet.evaluation.predictor import Predictor
+    from bipointnet.training.progress import OnProgress
+    from bipointnet.training.progress import Progress as Moment
+
 out, err = Console(), Console(stderr=True)
+LINE_SECONDS = 10.0
 AS_JSON = typer.Option(False, "--json", help="Print the result as JSON.")
-MODEL = typer.Argument(help="Packed model, run folder (its last epoch) or checkpoint file.")
-PACKED = typer.Argument(help="Packed model, as `bipointnet export` writes it.")
+MODEL = typer.Argument(metavar="MODEL", help="Packed model, run folder (its last epoch) or checkpoint.")
+MODEL_OPTION = typer.Option(None, "-m", "--model", help="Packed model, run folder (its last epoch) or checkpoint.")
+PACKED = typer.Argument(metavar="FILE", help="Packed model, as `bipointnet export` writes it.")
+DATA = typer.Argument(metavar="DATA", help="shapes, rooms (both built in), or a folder.")
 
 
 def plain(text: object) -> str:
-    """Text that rich prints as it stands."""
+    """Escape markup, so that rich prints the text unchanged."""
     return str(text).replace("[", r"\[")
 
 
-def need_torch() -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise UserError(
-            "this command needs PyTorch, which is not installed; pip install 'bipointnet[train]'"
-        ) from error
+def print_line(text: str, **style: Any) -> None:
+    """Print one line of text that may be longer than the terminal is wide."""
+    out.print(text, highlight=False, soft_wrap=True, **style)
 
 
 def print_json(value: object) -> None:
     print(json.dumps(value, indent=2))
 
 
-def is_packed(path: Path) -> bool:
-    """Whether a model is a packed file or a run, by its content; UserError where it is neither."""
-    from bipointnet.runtime import model as runtime
+def open_predictor(path: Path) -> "Predictor":
+    """The model at a path. A wrong path is reported before NumPy is imported."""
+    from bipointnet.evaluation.model_file import identify
 
-    if not path.exists():
-        raise UserError(f"{path}: it is not there; expected a packed model, a run folder or a checkpoint")
-    if path.is_dir():
-        return False
-    facts = runtime.peek(path)
-    if facts is None:
+    identify(path)
+    from bipointnet.evaluation.predictor import open_model
+
+    return open_model(path)
+
+
+def require_model(model: Path | None) -> Path:
+    """The value of --model; there is no default model yet."""
+    if model is None:
         raise UserError(
-            f"{path}: not a packed model and not a checkpoint, or a damaged one; expected a file written by "
-            "`bipointnet export` or `bipointnet train`"
+            "no model; expected --model FILE; to make one, run `bipointnet train DATA -o RUN`, then "
+            "`bipointnet export RUN -o FILE`"
         )
-    return "program" in facts
-
-
-def require_same_classes(data: str, found: Any, model: Path, expected: list[str], trained_on: str) -> None:
-    """Whether the classes of a data set are those of the model to evaluate on it."""
-    if list(found) != expected:
-        raise UserError(
-            f"{data}: its {len(found)} classes are not the {len(expected)} of {trained_on} that {model} was trained "
-            "on; expected the same class names"
-        )
+    return model
 
 
 def empty_table(title: str, columns: dict[str, str]) -> Table:
-    """An empty table; columns: their names, each with its side."""
+    """A table without rows. columns: name -> "left" or "right"."""
     table = Table(title=title)
     for name, side in columns.items():
         table.add_column(name, justify="right" if side == "right" else "left")
@@ -79,7 +72,10 @@ def empty_table(title: str, columns: dict[str, str]) -> Table:
 
 
 @contextmanager
-def epoch_bar() -> Iterator[Progress]:
+def epoch_bar() -> "Iterator[Progress]":
+    """Progress bars of training runs, see `epoch_progress`."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -88,42 +84,41 @@ def epoch_bar() -> Iterator[Progress]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err) as progress:
+    with Progress(*columns, console=err, disable=not err.is_terminal) as progress:
         yield progress
 
 
 @contextmanager
 def counting_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar for work that tells how much of it is done; it goes when the work is done."""
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=err, transient=True) as progress:
+    """A progress bar that disappears at the end; yields a callback for (done, total)."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("left"))
+    shown = err.is_terminal
+    with Progress(*columns, TimeRemainingColumn(), console=err, transient=True, disable=not shown) as progress:
         task = progress.add_task(title)
-        yield lambda done, of: progress.update(task, completed=done, total=of)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def watcher(progress: Progress, title: str, epochs: int) -> Callable[[Any], None]:
-    """A watcher for `train` that moves a bar by steps and shows the newest figures."""
+def epoch_progress(bars: "Progress", title: str, epochs: int) -> "OnProgress":
+    """A progress callback for `train`: advances a bar after every step and shows the newest figures.
+
+    Without a terminal it prints a line for the first and the last epoch, and between them one every LINE_SECONDS.
+    """
     task: TaskID | None = None
     figures = ""
+    next_line = 0.0
 
-    def watch(moment: Any) -> None:
-        nonlocal task, figures
+    def show(moment: "Moment") -> None:
+        nonlocal task, figures, next_line
         if task is None:
-            task = progress.add_task(title, total=epochs * moment.steps, state="")
-        if moment.row is not None:
-            figures = f", loss {moment.row['loss']:.3f}"
-            evaluated = {"test_miou": "test mIoU", "test_oa": "test"}
-            name = next((name for name in evaluated if moment.row[name] is not None), None)
-            if name is not None:
-                figures += f", {evaluated[name]} {moment.row[name]:.1f} %"
-        done = (moment.epoch - 1) * moment.steps + moment.step
-        progress.update(task, completed=done, state=f"epoch {moment.epoch}/{epochs}{figures}")
+            task = bars.add_task(title, total=epochs * moment.steps, state="")
+        epoch, comma, newest = str(moment).partition(",")
+        figures = comma + newest or figures
+        bars.update(task, completed=(moment.epoch - 1) * moment.steps + moment.step, state=epoch + figures)
+        now = time.monotonic()
+        if not err.is_terminal and moment.row is not None and (now >= next_line or moment.epoch == epochs):
+            err.print(f"{title}: {moment}", highlight=False, soft_wrap=True, markup=False)
+            next_line = now + LINE_SECONDS
 
-    return watch
-
-
-@app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True)) -> None:
-    if version:
-        print(__version__)
-        raise typer.Exit
+    return show

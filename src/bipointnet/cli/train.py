@@ -1,4 +1,4 @@
-"""Commands that train: demo and train."""
+"""The command train."""
 
 import dataclasses
 import inspect
@@ -11,194 +11,189 @@ import typer
 
 from bipointnet.cli.common import (
     AS_JSON,
-    app,
-    counting_bar,
+    DATA,
     empty_table,
     epoch_bar,
-    need_torch,
+    epoch_progress,
     out,
     plain,
     print_json,
-    watcher,
+    print_line,
 )
-from bipointnet.cli.export import print_race, print_verification
 from bipointnet.config import Config, from_mapping, read_toml
 from bipointnet.errors import UserError
+from bipointnet.evaluation.model_file import identify
+from bipointnet.extras import require
+
+# Where --help lists the fields of Config.
+PANELS = {
+    "Network": ("task", "model", "method", "pool", "init_bias_std"),
+    "Data": ("category", "fold", "points", "up"),
+    "Schedule": ("epochs", "batch", "optimizer", "lr", "warmup", "weight_decay", "clip", "seed", "device"),
+    "Loss": ("label_smoothing", "transform_penalty"),
+    "Augmentation": ("rotate", "scale", "shift", "jitter", "drop"),
+    "Switches": ("binary_first", "binary_last", "norm", "compile"),
+}
 
 
-@app.command()
-def demo(
-    folder: Path = typer.Option(Path("demo"), "-o", "--out", help="Where runs, packed model and picture go."),
-    as_json: bool = AS_JSON,
-) -> None:
-    """Train a 1-bit PointNet, its float twin and a naive 1-bit network on built-in shapes, in minutes on a CPU.
-
-    Then pack the first for the torch-free runtime, check it bit by bit, and race it against others.
-    """
-    need_torch()
-    from bipointnet.demo import NETWORKS, ship
-    from bipointnet.demo import demo as run_demo
-
-    with epoch_bar() as progress:
-        watchers = {name: watcher(progress, name, config.epochs) for name, config in NETWORKS.items()}
-        data, contestants = run_demo(folder, lambda name, moment: watchers[name](moment))
-    with counting_bar("packing") as watch:
-        shipped = ship(folder, data, contestants[0], watch)
-    if as_json:
-        networks = [{"name": c.name, "bytes": c.bytes, **c.figures} for c in contestants]
-        print_json({"networks": networks, "packed": shipped})
-        return
-    right = dict.fromkeys(("accuracy", "mean class", "entropy", "size", "time"), "right")
-    table = empty_table("Held-out shapes, last epoch", {"network": "left"} | right)
-    for c in contestants:
-        table.add_row(
-            c.name,
-            f"{c.evaluation.overall:.1f} %",
-            f"{c.evaluation.mean_class:.1f} %",
-            "-" if c.figures["method"] == "fp" else f"{c.evaluation.entropy:.2f}",
-            f"{c.bytes / 1000:,.0f} kB",
-            f"{c.figures['seconds']:.0f} s",
-        )
-    out.print(table)
-    one, float_twin = contestants[0], contestants[1]
-    out.print(
-        f"The 1-bit network is {float_twin.bytes / one.bytes:.1f} times smaller than its float twin and "
-        f"{float_twin.evaluation.overall - one.evaluation.overall:.1f} points behind it. Plain max pooling leaves the "
-        f"naive one {contestants[2].evaluation.entropy:.2f} bits of entropy a pooled feature to work with.\n"
-    )
-    out.print(f"Packed: {folder / 'demo.bpn'}, {shipped['bench']['bytes']['packed']:,} bytes", highlight=False)
-    print_verification(shipped["verify"])
-    out.print(
-        f"It names {shipped['as_torch']} of {shipped['clouds']} held-out shapes as PyTorch does: "
-        f"{shipped['accuracy']:.1f} % right. The first shows {shipped['truth']}; it says {shipped['name']}, "
-        f"{100 * shipped['probability']:.1f} %."
-    )
-    print_race(shipped["bench"])
-    out.print(f"Picture: {folder / 'demo.png'}   Runs: {folder}/", highlight=False)
+def config_help(field: "dataclasses.Field[Any]") -> str:
+    """The help of an option with its default value, if there is one and the text does not name it already."""
+    text: str = field.metadata["help"]
+    if field.default is None or field.default is False:
+        return text
+    if field.default is True:
+        return text.removesuffix(".") + " (on by default)."
+    default = f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
+    return f"{text.removesuffix('.')} (default: {default})."
 
 
 def _with_config_options(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` with one option for every field of Config in place of its **given."""
+    """Replace **given in the signature of `command` by one option per field of Config."""
     signature = inspect.signature(command)
     parameters = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    for f in dataclasses.fields(Config):
-        flag = "--" + f.name.replace("_", "-")
-        kind = Config.__annotations__[f.name]
+    panels = {name: panel for panel, names in PANELS.items() for name in names}
+    fields = {field.name: field for field in dataclasses.fields(Config)}
+    for name in sorted(fields, key=list(panels).index):
+        flag = name.replace("_", "-")
+        kind = Config.__annotations__[name]
         kind = kind if kind in (int, float, bool) else str
-        shown = False if f.default is None else str(f.default)
-        names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
-        option = typer.Option(None, *names, help=f.metadata["help"], show_default=shown, rich_help_panel="Recipe")
+        names = f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}"
+        option = typer.Option(
+            None, names, help=config_help(fields[name]), show_default=False, rich_help_panel=panels[name]
+        )
         parameters.append(
-            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
         )
     command.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportFunctionMemberAccess]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
 
 
-@app.command()
 @_with_config_options
 def train(
-    data: str = typer.Argument(help="shapes, rooms, or a folder."),
+    data: str = DATA,
     config: Path | None = typer.Option(None, "--config", help="TOML file with any of the options below."),
-    folder: Path | None = typer.Option(None, "-o", "--out", help="Run folder (default: a name under runs/)."),
-    resume: bool = typer.Option(False, "--resume", help="Go on where the run in the folder was cut off."),
+    folder: Path | None = typer.Option(None, "-o", "--out", help="Run folder (default: a new one in runs/)."),
+    resume: bool = typer.Option(False, "--resume", help="Continue an interrupted run in the run folder."),
     init: Path | None = typer.Option(None, "--init", help="Start from the weights of another run, where they fit."),
     as_json: bool = AS_JSON,
     **given: Any,
 ) -> None:
-    """Train a network on DATA: `shapes` or `rooms` (built in), a folder in a known layout or with a sub-folder a class.
+    """Train a network on DATA.
 
-    Options override the TOML file, which overrides the paper's recipe. A run that was cut off goes on with --resume.
-    `--category each` and `--fold each` train a network for every one, and go on where they were cut off.
+    DATA is `shapes` or `rooms` (both built in), a folder in a known layout
+    (ModelNet40, ShapeNet Part, S3DIS), or a folder with one subfolder per class.
+
+    Options override the TOML file, which overrides the paper's recipe.
+    `--category each` and `--fold each` train one network per category or fold.
+
+    Example: bipointnet train data/chairs -o runs/chairs
     """
-    need_torch()
     options = {name: value for name, value in given.items() if value is not None}
     values = (read_toml(config) if config else {}) | options
     settings = from_mapping(f"{config} and the options" if config else "options", values)
+    each = "each" in (settings.category, settings.fold)
+    _check_init(init, each)
+    require("training", "torch", "safetensors")
+    if each:
+        _train_each(settings, data, folder, resume, as_json)
+    else:
+        _train_one(settings, data, folder, resume, init, as_json)
 
-    from bipointnet.data import open_dataset
-    from bipointnet.training.loop import train as run_training
 
-    if "each" in (settings.category, settings.fold):
-        _train_each(settings, data, folder, resume, init, as_json)
+def _check_init(init: Path | None, each: bool) -> None:
+    if init is None:
         return
+    if each:
+        raise UserError("--init is for one network; found it with `each`; leave one of the two out")
+    if identify(init).packed:
+        raise UserError(f"{init}: a packed model; expected a run folder or a checkpoint for --init")
+
+
+def _train_one(
+    settings: Config, data: str, folder: Path | None, resume: bool, init: Path | None, as_json: bool
+) -> None:
+    from bipointnet.data import open_dataset
+
     clouds = open_dataset(data, settings.points, fold=settings.fold)
     clouds = clouds.only(settings.category) if settings.category else clouds
-    network = _network_name(settings)
-    folder = folder or Path("runs") / "-".join([clouds.name, *network, f"seed{settings.seed}"])
-    with epoch_bar() as progress:
-        title = " ".join(network)
+    folder = folder or _default_folder(clouds.name, settings)
+    from bipointnet.training.loop import train as run_training
+
+    with epoch_bar() as bars:
+        on_progress = epoch_progress(bars, " ".join(_network(settings)), settings.epochs)
         figures = run_training(
-            settings, clouds, folder, resume=resume, init=init, watch=watcher(progress, title, settings.epochs)
+            settings, clouds, folder, resume=resume, init=init, data_path=data, on_progress=on_progress
         )
-    if figures["last_oa"] is None:  # a process that torchrun started beside the first, which evaluates and tells
+    if figures["last_oa"] is None:  # one of several processes that torchrun started; the first one evaluates
         return
     if as_json:
         print_json(figures)
         return
     if "last_miou" in figures:
-        said = f"{figures['last_miou']:.2f} % mIoU, {figures['last_oa']:.2f} % of all points; "
-        best = f"best epoch {figures['best_miou']:.2f} % mIoU"
+        last = f"{figures['last_miou']:.2f} % mIoU, {figures['last_oa']:.2f} % point accuracy"
+        best = f"{figures['best_miou']:.2f} % mIoU"
     else:
-        said = f"{figures['last_oa']:.2f} % overall, {figures['last_macc']:.2f} % mean class; "
-        best = f"best epoch {figures['best_oa']:.2f} %"
-    out.print(f"{clouds.name}: last epoch {said}{best}; {figures['seconds']:.0f} s")
-    out.print(f"Run: {folder}", highlight=False)
+        last = f"{figures['last_oa']:.2f} % overall, {figures['last_macc']:.2f} % mean class"
+        best = f"{figures['best_oa']:.2f} %"
+    print_line(f"{plain(clouds.name)}: last epoch {last}; best epoch {best}; {figures['seconds']:.0f} s")
+    print_line(f"Run: {plain(folder)}")
 
 
-def _network_name(settings: Config) -> list[str]:
-    task = [] if settings.task == "classify" else [settings.task]
-    return [*task, settings.model, settings.method, *([settings.pool] if settings.pool else [])]
-
-
-def _train_each(
-    settings: Config, data: str, folder: Path | None, resume: bool, init: Path | None, as_json: bool
-) -> None:
-    """A network for every category of objects or every fold of rooms, and their scores together."""
+def _train_each(settings: Config, data: str, folder: Path | None, resume: bool, as_json: bool) -> None:
+    """Train one network per category of objects or per fold of rooms, and print their scores together."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError(
+            "`each` trains one network after another; found torchrun; start it without torchrun, or name one category "
+            "or fold"
+        )
+    folder = folder or _default_folder(Path(data).resolve().name, settings)
+    if not resume and any(folder.glob("*/resume.safetensors")):
+        raise UserError(f"{folder}: holds runs already; add --resume to continue them, or choose another with -o")
     from bipointnet.data import fold_names, open_dataset
+
+    clouds = open_dataset(data, settings.points) if settings.category else None
+    folds = [] if settings.category else fold_names(data)
+    if clouds is None and not folds:
+        raise UserError(f"{data}: has no folds; expected S3DIS; leave --fold out")
     from bipointnet.training.cross_validation import every_category, every_fold
 
-    if init is not None:
-        raise UserError("--init is for one network; found it with `each`; leave it out")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError("`each` trains one network after the other; found torchrun; start it without, or name one")
-    folder = folder or Path("runs") / "-".join(
-        [Path(data).resolve().name, *_network_name(settings), f"seed{settings.seed}"]
-    )
-    if not resume and any(folder.glob("*/resume.safetensors")):
-        raise UserError(f"{folder}: holds runs already; add --resume to go on with them, or choose another with -o")
-    with epoch_bar() as progress:
+    with epoch_bar() as bars:
 
-        def watch(name: str) -> Callable[[Any], None]:
-            return watcher(progress, name, settings.epochs)
+        def on_progress(name: str) -> Callable[[Any], None]:
+            return epoch_progress(bars, name, settings.epochs)
 
-        if settings.category:
-            totals = every_category(settings, open_dataset(data, settings.points), folder, watch)
+        if clouds is not None:
+            totals = every_category(settings, clouds, folder, on_progress, data)
         else:
-            names = fold_names(data)
-            if not names:
-                raise UserError(f"{data}: has no folds; expected S3DIS; leave --fold out")
             totals = every_fold(
-                settings, names, lambda name: open_dataset(data, settings.points, fold=name), folder, watch
+                settings, folds, lambda name: open_dataset(data, settings.points, fold=name), folder, on_progress, data
             )
     if as_json:
         print_json(totals)
         return
     parts = "categories" if settings.category else "folds"
-    columns = {parts: "left", "mIoU": "right", "best epoch": "right", "points right": "right"}
-    table = empty_table(f"{totals['dataset']}: {settings.method}, last epoch", columns)
+    columns = {parts: "left", "mIoU": "right", "best epoch": "right", "point accuracy": "right"}
+    table = empty_table(f"{plain(totals['dataset'])}: {settings.method}, last epoch", columns)
     for name, line in totals[parts].items():
         cells = (line["last_miou"], line["best_miou"], line["last_oa"])
         table.add_row(plain(name), *(f"{cell:.1f} %" for cell in cells))
     out.print(table)
     named = {
-        "paper_miou": "weighted as in the paper",
-        "category_miou": "mean of categories",
-        "instance_miou": "of shapes",
+        "paper_miou": "mIoU weighted as in the paper",
+        "category_miou": "mean over categories",
+        "instance_miou": "mean over shapes",
+        "miou": "mIoU of all folds",
+        "oa": "point accuracy",
     }
-    named |= {"miou": "mIoU of all folds", "oa": "points right"}
-    out.print(
-        "   ".join(f"{text} {totals[key]:.2f} %" for key, text in named.items() if key in totals), highlight=False
-    )
-    out.print(f"Runs: {folder}", highlight=False)
+    print_line("   ".join(f"{text} {totals[key]:.2f} %" for key, text in named.items() if key in totals))
+    print_line(f"Runs: {plain(folder)}")
+
+
+def _network(settings: Config) -> list[str]:
+    task = [] if settings.task == "classify" else [settings.task]
+    return [*task, settings.model, settings.method, *([settings.pool] if settings.pool else [])]
+
+
+def _default_folder(data: str, settings: Config) -> Path:
+    return Path("runs") / "-".join([data, *_network(settings), f"seed{settings.seed}"])

@@ -1,4 +1,4 @@
 """How good a network is: metrics, segmentation scores, and one predictor for runs and packed models.
 
-May import: data, nn, models, runtime. metrics and segmentation never import torch.
+May import: config, data, extras, models, nn, runtime. PyTorch is imported only by networks and probe, and for runs.
 """

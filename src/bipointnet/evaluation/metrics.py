@@ -1,4 +1,4 @@
-"""How good predictions are, in numpy. Accuracies and IoUs are in percent."""
+"""Metrics of predictions, in NumPy. Accuracies and IoUs are in percent."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
@@ -37,32 +37,32 @@ def confusion_matrix(labels: np.ndarray, predictions: np.ndarray, classes: int) 
 
 
 def overall_accuracy(confusion: np.ndarray) -> float:
-    """Share of all that was evaluated, clouds or points, that is right, in percent."""
+    """Percentage of all clouds or points that are classified correctly."""
     return 100.0 * float(np.trace(confusion)) / max(int(confusion.sum()), 1)
 
 
 def class_accuracies(confusion: np.ndarray) -> np.ndarray:
-    """(classes,) share of each class that is right, in percent; NaN for a class with no cloud."""
+    """(classes,) percentage of each class that is classified correctly; NaN for a class without clouds."""
     totals = confusion.sum(axis=1)
     with np.errstate(invalid="ignore"):
         return 100.0 * np.diag(confusion) / np.where(totals > 0, totals, np.nan)
 
 
 def mean_class_accuracy(confusion: np.ndarray) -> float:
-    """Mean of the class accuracies over the classes that occur, in percent."""
+    """Mean accuracy of the classes that occur, in percent."""
     accuracies = class_accuracies(confusion)
     return float(np.nanmean(accuracies)) if np.isfinite(accuracies).any() else 0.0
 
 
 def summed_over_folds(confusions: Sequence[np.ndarray]) -> np.ndarray:
-    """The confusion of all folds: scores over all are taken from it, not averaged from the folds' scores."""
+    """The confusion matrix of all folds. Scores over all folds come from it and are not means of the folds' scores."""
     return np.sum(confusions, axis=0)
 
 
 def class_ious(confusion: np.ndarray) -> np.ndarray:
-    """(classes,) points of a class that are right by points that are or are taken for it, in percent.
+    """(classes,) intersection over union of the true and the predicted points of each class, in percent.
 
-    NaN for a class that is neither there nor predicted.
+    NaN for a class that is neither present nor predicted.
     """
     hits = np.diag(confusion)
     union = confusion.sum(axis=0) + confusion.sum(axis=1) - hits
@@ -70,7 +70,7 @@ def class_ious(confusion: np.ndarray) -> np.ndarray:
 
 
 def mean_iou(confusion: np.ndarray) -> float:
-    """mIoU: mean of the class IoUs over the classes that are there or predicted, in percent."""
+    """mIoU: mean IoU of the classes that are present or predicted, in percent."""
     ious = class_ious(confusion)
     return float(np.nanmean(ious)) if np.isfinite(ious).any() else 0.0
 
@@ -80,11 +80,11 @@ def shape_ious(
 ) -> np.ndarray:
     """(M,) mean IoU of each shape over all parts of its category, in percent.
 
-    A part that is neither there nor predicted counts as 100.
+    A part that is neither present nor predicted counts as 100.
 
     Args:
         labels: (M, P) the part of each point.
-        predictions: (M, P) the part each point is taken for.
+        predictions: (M, P) the part predicted for each point.
         categories: (M,) the category of each shape.
         parts: the parts of each category.
     """
@@ -99,9 +99,9 @@ def shape_ious(
 def part_ious(
     labels: np.ndarray, predictions: np.ndarray, categories: np.ndarray, parts: Sequence[Sequence[int]]
 ) -> np.ndarray:
-    """(parts,) IoU of each part, mean over the shapes of its category, in percent; NaN where there are none.
+    """(parts,) mean IoU of each part over the shapes of its category, in percent; NaN if there are none.
 
-    The arguments are those of `shape_ious`; the mean over the parts of a category is its mean over shapes.
+    Takes the arguments of `shape_ious`. The mean over the parts of a category is its mean over shapes.
     """
     ious = np.full(1 + max(part for own in parts for part in own), np.nan)
     for category, own in enumerate(parts):
@@ -116,10 +116,10 @@ def _own_ious(labels: np.ndarray, predictions: np.ndarray, own: Sequence[int]) -
     return np.stack([_part_iou(labels == part, predictions == part) for part in own])
 
 
-def _part_iou(there: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """(M,) IoU of one part, of truth values (M, P)."""
-    union = (there | predicted).sum(axis=1)
-    return np.where(union > 0, 100.0 * (there & predicted).sum(axis=1) / np.maximum(union, 1), 100.0)
+def _part_iou(present: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """(M,) IoU of one part from bool arrays (M, P)."""
+    union = (present | predicted).sum(axis=1)
+    return np.where(union > 0, 100.0 * (present & predicted).sum(axis=1) / np.maximum(union, 1), 100.0)
 
 
 def category_ious(ious: np.ndarray, categories: np.ndarray, count: int) -> np.ndarray:
@@ -139,19 +139,19 @@ def category_mean_iou(of_categories: np.ndarray) -> float:
 
 
 def weighted_mean_iou(of_categories: np.ndarray, sizes: np.ndarray) -> float:
-    """The paper's mean: each category counts as often as it has shapes in the whole data set, trained on or tested."""
+    """The paper's mean: each category is weighted by its shapes in the whole data set, training and test split."""
     evaluated = np.isfinite(of_categories) & (sizes > 0)
     return float(np.average(of_categories[evaluated], weights=sizes[evaluated])) if evaluated.any() else 0.0
 
 
 def class_weights(counts: np.ndarray) -> np.ndarray:
-    """(classes,) float32 weights in the loss, (f_max / f_c)^(1/3) of the points of each class; 0 for one without."""
+    """(classes,) float32 weights for the loss, (f_max / f_c)^(1/3) for f_c points of class c; 0 for f_c = 0."""
     ratio = np.max(counts, initial=0) / np.where(counts > 0, counts, np.inf)
     return np.cbrt(ratio).astype(np.float32)
 
 
 def bit_entropy(bits: np.ndarray) -> np.ndarray:
-    """Entropy in bits of each column of a (M, C) array of truth values, each row one draw: (C,), between 0 and 1."""
+    """(C,) entropy in bits, between 0 and 1, of each column of a bool array (M, C) whose rows are samples."""
     p = bits.mean(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(p > 0, p * np.log2(p), 0) + np.where(p < 1, (1 - p) * np.log2(1 - p), 0)

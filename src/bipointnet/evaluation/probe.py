@@ -1,4 +1,4 @@
-"""Figures that are measured inside a network while it runs: gradients that stop, transforms far from orthogonal."""
+"""Figures measured inside a running network: activations that pass no gradient, distance of T-Nets from orthogonal."""
 
 import numpy as np
 import torch
@@ -8,23 +8,31 @@ from bipointnet.models.pointnet import orthogonality
 from bipointnet.nn import BinaryLinear, in_full
 from bipointnet.nn.hooks import hooked
 
-CLOUDS, MOST_POINTS = 32, 2**15  # at most, in one probe
+MAX_CLOUDS, MAX_POINTS = 32, 2**15  # of one probe
 
 
-def evenly_spaced(count: int, of: int) -> np.ndarray:
-    """`count` of the numbers below `of`, evenly spread; all where there are no more. Data often come class by class."""
-    return np.arange(of) if count >= of else np.arange(count) * of // count
+def evenly_spaced(count: int, total: int) -> np.ndarray:
+    """`count` evenly spaced indices below `total`, or all of them if there are no more.
+
+    Data are often sorted by class, so that the first indices would be one class.
+
+    Example:
+        >>> evenly_spaced(4, 20).tolist(), evenly_spaced(9, 4).tolist()
+        ([0, 5, 10, 15], [0, 1, 2, 3])
+    """
+    return np.arange(total) if count >= total else np.arange(count) * total // count
 
 
 def bilinear_layers(model: nn.Module) -> dict[str, BinaryLinear]:
+    """The 1-bit linear layers of a network, which the paper calls bi-linear, by name."""
     return {name: module for name, module in model.named_modules() if isinstance(module, BinaryLinear)}
 
 
-def signs_and_stops(layer: BinaryLinear, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The signs a bi-linear layer takes of its input, and where no gradient passes back: truth values like x.
+def signs_and_zero_gradients(layer: BinaryLinear, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The signs of the input of a 1-bit layer, and where no gradient passes back to it: two bool tensors like x.
 
-    None passes where the slope that stands in for that of sign is zero (the clipped one: where |x| > 1), and none
-    where Hardtanh stood in front and has clamped: it leaves exactly +-1 and has no gradient there.
+    No gradient passes where the surrogate slope of sign is zero (the clipped one: where |x| > 1), nor where a Hardtanh
+    before the layer has clamped: it returns exactly +-1 there and has no gradient.
     """
     with torch.enable_grad():
         x = x.detach().requires_grad_()
@@ -37,18 +45,19 @@ def signs_and_stops(layer: BinaryLinear, x: Tensor) -> tuple[Tensor, Tensor]:
 def probe(model: nn.Module, *inputs: Tensor) -> dict[str, float | None]:
     """The figures of a training log that need hooks inside the network, on a few of the clouds in `inputs`.
 
-    regularizer: mean ||I - Z Z^T||_F of the feature transform. zero_gradient: share of the inputs of bi-linear layers
-    that pass no gradient back, in percent, mean over the layers. None where a network has no such thing.
+    regularizer: mean ||I - Z Z^T||_F of the feature transform; None without one.
+    zero_gradient: percentage of the inputs of 1-bit layers that pass no gradient back, mean over the layers; None
+    without such layers.
     """
     shares: list[Tensor] = []
 
-    def see(name: str, layer: nn.Module, x: Tensor, output: Tensor) -> None:
+    def add(name: str, layer: nn.Module, x: Tensor, output: Tensor) -> None:
         assert isinstance(layer, BinaryLinear)
-        shares.append(signs_and_stops(layer, x)[1].float().mean())
+        shares.append(signs_and_zero_gradients(layer, x)[1].float().mean())
 
-    count = max(1, min(CLOUDS, MOST_POINTS // inputs[0].shape[1]))
+    count = max(1, min(MAX_CLOUDS, MAX_POINTS // inputs[0].shape[1]))
     chosen = torch.from_numpy(evenly_spaced(count, len(inputs[0]))).to(inputs[0].device)
-    with in_full(model), hooked(bilinear_layers(model), see):
+    with in_full(model), hooked(bilinear_layers(model), add):
         transform = model(*(x[chosen] for x in inputs)).transform
     return {
         "regularizer": None if transform is None else orthogonality(transform).item(),

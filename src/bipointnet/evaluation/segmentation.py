@@ -1,4 +1,4 @@
-"""How well points are labelled, as tables and result files show it, in numpy. IoUs and accuracies are in percent."""
+"""How well points are labeled, as tables and result files show it, in NumPy. IoUs and accuracies are in percent."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from bipointnet.evaluation import metrics
 
 
 class Row(NamedTuple):
-    """A line of a table: a class with the number of its points, or a category with that of its shapes, and its IoU."""
+    """One row of a table: a class and the number of its points, or a category and the number of its shapes; its IoU."""
 
     name: str
     size: int
@@ -17,10 +17,10 @@ class Row(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """The predictions for a whole split.
+    """Scores of the predictions for a whole split.
 
-    figures: by name, as result files hold them. classes: each class of points. categories: each category of shapes,
-    where there are any. confusion: (classes, classes) of points.
+    figures: name -> value, as in result files. classes: one row per class of points. categories: one row per category
+    of shapes, if there are any. confusion: (classes, classes) counts of points.
     """
 
     figures: dict[str, float]
@@ -29,16 +29,16 @@ class Scores(NamedTuple):
     confusion: np.ndarray
 
     def as_json(self) -> dict:
-        """Figures and tables as result files hold them; a class that is neither there nor predicted is left out."""
+        """Figures and tables as in result files, without classes that are neither present nor predicted."""
         tables = {"class_iou": self.classes, "category_iou": self.categories}
         named = {key: {row.name: row.iou for row in rows if row.iou == row.iou} for key, rows in tables.items() if rows}
         return {**self.figures, **named}
 
 
 def of_parts(data: PointClouds, predictions: np.ndarray) -> Scores:
-    """Scores of the test split of objects, from the parts (M, P) that its first P points are taken for.
+    """Scores of the test split of objects. predictions: (M, P) the parts predicted for the first P points of each.
 
-    miou is the mean over all shapes, as in most of the literature; paper_miou weighs categories by all their shapes.
+    miou is the mean over all shapes, as in most of the literature; paper_miou weights categories by all their shapes.
     """
     categories, labels = data.test.labels, _labels(data, predictions)
     parts, sizes = metrics.part_ious(labels, predictions, categories, data.parts), data.class_sizes
@@ -62,13 +62,13 @@ def of_parts(data: PointClouds, predictions: np.ndarray) -> Scores:
 
 
 def of_scenes(classes: tuple[str, ...], confusion: np.ndarray) -> Scores:
-    """Scores of scenes from the confusion of their points, of one fold or summed over several."""
+    """Scores of scenes from the confusion matrix of their points, of one fold or summed over several."""
     figures = {"oa": metrics.overall_accuracy(confusion), "miou": metrics.mean_iou(confusion)}
     return Scores(figures, _rows(classes, confusion.sum(axis=1), metrics.class_ious(confusion)), [], confusion)
 
 
 def of_blocks(data: PointClouds, predictions: np.ndarray) -> Scores:
-    """Scores of the test split of blocks, from the classes (M, P) that its first P points are taken for."""
+    """Scores of the test split of blocks. predictions: (M, P) the classes predicted for the first P points of each."""
     labels = _labels(data, predictions)
     confusion = metrics.confusion_matrix(labels.ravel(), predictions.ravel(), len(data.point_classes))
     return of_scenes(data.point_classes, confusion)

@@ -1,4 +1,4 @@
-"""Training: the loop, the tasks, augmentation, cross-validation.
+"""Training: the loop and its schedule, the tasks, augmentations, the files of a run, cross-validation.
 
-May import: data, nn, models, evaluation.
+May import: config, data, errors, evaluation, files, models, nn.
 """

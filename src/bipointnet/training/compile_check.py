@@ -1,16 +1,15 @@
-"""Whether a compiled network has the gradients of the plain one.
+"""Check that a compiled network has the gradients of the plain one.
 
-torch.compile of PyTorch 2.11 silently drops the gradient of a custom function whose last operation returns the tensor
-it was given: an in-place one, or a cast to the type it has. The loss still falls, slowly, as the layers behind the last
-such function go on learning, and nobody notices. So before a compiled network is trained, two things are compared on a
-real batch.
+torch.compile of PyTorch 2.11 silently drops the gradient of a custom function whose last operation returns its own
+input: an in-place operation, or a cast to the same type. The loss still falls, slowly, because the layers after the
+last such function keep learning, and nobody notices. So two things are compared on a real batch before training.
 
-Of each kind of layer, one alone: the compiled gradients of its input and its parameters point where the plain ones do.
+One layer of each kind: the compiled gradients of its input and parameters have the direction of the plain ones.
 
-The whole network: every weight matrix has a gradient of the plain one's size. Its direction cannot be asked for.
-Compiled code rounds differently, a rounding flips a bit, and through T-Nets before training one flipped bit turns the
-gradient of every layer (measured: noise of 1e-7 on the weights leaves a cosine near 0). A lost gradient is zero. How
-much such noise moves the sizes is measured too: not at all in most layers, tenfold in PointConv's nets of densities.
+The whole network: every weight matrix has a gradient of about the plain size. Directions cannot be compared here.
+Compiled code rounds differently, a rounding flips a bit, and in untrained T-Nets one flipped bit turns the gradient of
+every layer (measured: noise of 1e-7 on the weights leaves a cosine near 0). A lost gradient is zero. The effect of
+such noise on the sizes is measured too: none in most layers, a factor of ten in PointConv's density networks.
 """
 
 import copy
@@ -24,14 +23,14 @@ from torch import Tensor, nn
 from bipointnet.errors import UserError
 from bipointnet.nn import BinaryLinear, PooledLayer
 
-LEAST_COSINE = 0.99
-MOST_RATIO = 2.0
-NOISE = 3e-7
+MIN_COSINE = 0.99
+MAX_RATIO = 2.0
+NOISE = 3e-7  # relative, about the rounding of float32
 Loss = Callable[[nn.Module], Tensor]
 
 
 def gradients(module: nn.Module, backward: Callable[[], Any]) -> dict[str, Tensor]:
-    """The gradient of each parameter of `module` that `backward` leaves; none is left behind."""
+    """The gradient of each parameter of `module` after `backward`; the module itself keeps none."""
     module.zero_grad()
     torch.manual_seed(0)
     backward()
@@ -41,7 +40,7 @@ def gradients(module: nn.Module, backward: Callable[[], Any]) -> dict[str, Tenso
 
 
 def layer_gradients(layer: nn.Module, run: nn.Module, x: Tensor) -> dict[str, Tensor]:
-    """Gradients of the parameters and the input of `layer`, run as `run`, for random gradients of its output."""
+    """Gradients of the parameters and the input of `layer`, computed by `run`, for random gradients of its output."""
     x = x.detach().requires_grad_()
 
     def backward() -> None:
@@ -52,8 +51,8 @@ def layer_gradients(layer: nn.Module, run: nn.Module, x: Tensor) -> dict[str, Te
     return found if x.grad is None else {**found, "input": x.grad}
 
 
-def inputs_of_layers(model: nn.Module, loss: Loss) -> dict[str, Tensor]:
-    """The name and the input, in a run of `loss`, of one layer of each kind that has gradients of our own."""
+def layer_inputs(model: nn.Module, loss: Loss) -> dict[str, Tensor]:
+    """One layer of each kind that has custom gradients: its name, and its input while `loss` is computed."""
     first: dict[Any, str] = {}
     for name, module in model.named_modules():
         if isinstance(module, PooledLayer):
@@ -76,8 +75,8 @@ def inputs_of_layers(model: nn.Module, loss: Loss) -> dict[str, Tensor]:
     return seen
 
 
-def nudged(model: nn.Module, seed: int) -> nn.Module:
-    """A copy with noise of the size of a rounding on every parameter."""
+def with_noise(model: nn.Module, seed: int) -> nn.Module:
+    """A copy with noise of the size of a rounding error on every parameter."""
     rng = torch.Generator().manual_seed(seed)
     noisy = copy.deepcopy(model)
     with torch.no_grad():
@@ -87,29 +86,31 @@ def nudged(model: nn.Module, seed: int) -> nn.Module:
 
 
 def compare_gradients(model: nn.Module, compiled: nn.Module, loss: Loss) -> None:
-    """UserError where `compiled`, which is `model` compiled, does not have its gradients."""
-    for name, x in inputs_of_layers(model, loss).items():
+    """Raise UserError if `compiled`, the compiled `model`, has different gradients."""
+    for name, x in layer_inputs(model, loss).items():
         layer = model.get_submodule(name)
         plain = layer_gradients(layer, layer, x)
         found = layer_gradients(layer, torch.compile(layer), x)  # pyright: ignore[reportArgumentType]
         for what, gradient in plain.items():
             other = found.get(what, torch.zeros_like(gradient))
             cosine = torch.cosine_similarity(gradient.flatten(), other.flatten(), dim=0).item()
-            if not cosine > LEAST_COSINE:
+            if not cosine > MIN_COSINE:
                 raise UserError(
                     f"torch.compile of PyTorch {torch.__version__} changes the gradient of {name}.{what} "
                     f"(cosine {cosine:.3f} with the plain one, expected 1); train without --compile"
                 )
 
-    def of(network: nn.Module, run: nn.Module) -> dict[str, Tensor]:
+    def network_gradients(network: nn.Module, run: nn.Module) -> dict[str, Tensor]:
         return gradients(network, lambda: loss(run).backward())
 
-    plain = [of(network, network) for network in (model, *(nudged(model, seed) for seed in range(3)))]
-    found = of(model, compiled)
+    plain = [
+        network_gradients(network, network) for network in (model, *(with_noise(model, seed) for seed in range(3)))
+    ]
+    found = network_gradients(model, compiled)
     for name, gradient in plain[0].items():
-        sizes = [of_all[name].norm().item() for of_all in plain]
+        sizes = [each[name].norm().item() for each in plain]
         size = found[name].norm().item() if name in found else 0.0
-        if gradient.dim() > 1 and not min(sizes) / MOST_RATIO < size < max(sizes) * MOST_RATIO:
+        if gradient.dim() > 1 and not min(sizes) / MAX_RATIO < size < max(sizes) * MAX_RATIO:
             ratio = size / sizes[0] if sizes[0] else math.inf
             raise UserError(
                 f"torch.compile of PyTorch {torch.__version__} changes the gradient of {name} "

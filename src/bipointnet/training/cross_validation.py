@@ -1,7 +1,7 @@
-"""Trainings that belong together: one a category of objects, or one a fold of rooms, and the scores of all of them.
+"""Several trainings with common scores: one network per category of objects, or one per fold of rooms.
 
-The folder of a protocol holds a run folder each, and result.json with the totals. What is finished is not run again, so
-a protocol that was cut off goes on, and its runs may also be started one by one, several side by side.
+The folder holds one run folder per network, and result.json with the totals. Finished runs are not repeated, so an
+interrupted series continues where it stopped, and its runs may also be started one by one, several at a time.
 """
 
 import dataclasses
@@ -16,34 +16,38 @@ from bipointnet.config import Config
 from bipointnet.data.dataset import PointClouds
 from bipointnet.evaluation import metrics
 from bipointnet.evaluation import segmentation as scores
-from bipointnet.files import write_beside
-from bipointnet.training.loop import Moment, require_same_config, train
+from bipointnet.training.loop import train
+from bipointnet.training.progress import OnProgress
+from bipointnet.training.run_folder import require_same_config, write_json
 
-Watch = Callable[[str], Callable[[Moment], None]]
+OnProgressOf = Callable[[str], OnProgress]  # the progress callback of the run with this name
 
 
-def finished(place: Path, config: Config) -> dict[str, Any] | None:
-    """What a finished run of this configuration left; UserError where it is of another."""
-    result = place / "result.json"
-    if not result.exists():
+def finished_result(folder: Path, config: Config) -> dict[str, Any] | None:
+    """The content of result.json, None if the run is not finished; UserError if it has another configuration."""
+    path = folder / "result.json"
+    if not path.exists():
         return None
-    figures = json.loads(result.read_text())
-    require_same_config(place, figures["config"], config)
+    figures = json.loads(path.read_text())
+    require_same_config(folder, figures["config"], config)
     return figures
 
 
-def every_category(config: Config, data: PointClouds, folder: Path, watch: Watch) -> dict[str, Any]:
-    """The paper's protocol for parts: a network for each category, and the three means over all of them."""
+def every_category(
+    config: Config, data: PointClouds, folder: Path, on_progress: OnProgressOf, data_path: str | None = None
+) -> dict[str, Any]:
+    """The paper's protocol for parts: one network per category, and three means over all of them."""
     runs = {}
     for name in data.classes:
-        own = dataclasses.replace(config, category=name)
-        place = folder / name
-        runs[name] = finished(place, own) or train(own, data.only(name), place, resume=True, watch=watch(name))
+        own, place = dataclasses.replace(config, category=name), folder / name
+        runs[name] = finished_result(place, own) or train(
+            own, data.only(name), place, resume=True, data_path=data_path, on_progress=on_progress(name)
+        )
     return _write(folder, category_totals(data, runs))
 
 
 def category_totals(data: PointClouds, runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Scores over all categories of `data`, of which each has a run of its own."""
+    """Scores over all categories of `data`, from one run per category."""
     tested = np.bincount(data.test.labels, minlength=len(data.classes))
     totals = _head(data.name, runs)
     for when in ("last", "best"):
@@ -53,19 +57,26 @@ def category_totals(data: PointClouds, runs: dict[str, dict[str, Any]]) -> dict[
             f"{when}_instance_miou": float(np.average(ious, weights=tested)),
             f"{when}_paper_miou": metrics.weighted_mean_iou(ious, data.class_sizes),
         }
-    # The last epoch stands for a run.
+    # The names without a prefix are figures of the last epoch.
     totals |= {name: totals[f"last_{name}"] for name in ("category_miou", "instance_miou", "paper_miou")}
     return {**totals, "categories": {name: _line(runs[name]) for name in data.classes}}
 
 
 def every_fold(
-    config: Config, names: list[str], open_fold: Callable[[str], PointClouds], folder: Path, watch: Watch
+    config: Config,
+    names: list[str],
+    open_fold: Callable[[str], PointClouds],
+    folder: Path,
+    on_progress: OnProgressOf,
+    data_path: str | None = None,
 ) -> dict[str, Any]:
-    """Cross-validation: a network for each fold, tested on what the others learn from."""
+    """Cross-validation: one network per fold, trained on the other folds and tested on this one."""
     runs = {}
     for name in names:
-        place, own = folder / name, dataclasses.replace(config, fold=name)
-        runs[name] = finished(place, own) or train(own, open_fold(name), place, resume=True, watch=watch(name))
+        own, place = dataclasses.replace(config, fold=name), folder / name
+        runs[name] = finished_result(place, own) or train(
+            own, open_fold(name), place, resume=True, data_path=data_path, on_progress=on_progress(name)
+        )
     return _write(folder, fold_totals(runs))
 
 
@@ -79,9 +90,10 @@ def fold_totals(runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _head(dataset: str, runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What all runs share, and the time they took together."""
+    """The entries that all runs share, and the sum of their times."""
     first = next(iter(runs.values()))
-    shared = ("task", "model", "method", "pool", "recipe", "seed", "points", "epochs", "device", "commit", "torch")
+    shared = ("task", "model", "method", "pool", "recipe", "seed", "points", "epochs", "device")
+    shared += ("version", "commit", "torch")
     seconds = sum(run["seconds"] for run in runs.values())
     each = {name: "each" for name in ("category", "fold") if first["config"].get(name) is not None}
     config = first["config"] | each
@@ -93,5 +105,5 @@ def _line(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write(folder: Path, totals: dict[str, Any]) -> dict[str, Any]:
-    write_beside(folder / "result.json", json.dumps(totals, indent=2).encode())
+    write_json(folder / "result.json", totals)
     return totals

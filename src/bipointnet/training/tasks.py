@@ -1,7 +1,7 @@
-"""The tasks: what a network is given, what its output is compared with, and how it is evaluated.
+"""The tasks: what a network reads, what its output is compared with, and how it is evaluated.
 
-classify: a class for every cloud. part: a part for every point of an object. semantic: a class for every point of a
-block of a room. A run asks its task for the few things in which they differ.
+classify: one class per cloud. part: one part per point of an object. semantic: one class per point in a room.
+A run asks its task for the few things in which they differ.
 """
 
 from abc import ABC, abstractmethod
@@ -20,50 +20,50 @@ from bipointnet.data.normalize import normalize
 from bipointnet.errors import UserError
 from bipointnet.evaluation import metrics
 from bipointnet.evaluation import segmentation as scores
-from bipointnet.evaluation.networks import evaluate, pooled_entropy, run_all
+from bipointnet.evaluation.networks import evaluate, map_batches, pooled_entropy
 from bipointnet.models import Output
 from bipointnet.models.pointnet import orthogonality
 
-POINTS_AT_ONCE = 2**16  # in evaluating, of networks that label points: their features take 20 KB a point
+POINTS_AT_ONCE = 2**16  # per batch, when networks that label points are evaluated: features take 20 KB per point
 
 
 @dataclass(frozen=True)
 class Task:
-    """Classification of clouds, and what the other tasks have in common with it."""
+    """Classification of clouds, and what the other tasks share with it."""
 
     config: Config
     data: PointClouds
-    score: ClassVar[str] = "test_oa"  # which of the figures makes an epoch the best
+    score: ClassVar[str] = "test_oa"  # the figure by which the best epoch is chosen
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the logits."""
+        """The names of the classes, one per logit."""
         return self.data.classes
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """What a cloud may be said to be beforehand."""
+        """The categories a network takes as input beside a cloud; empty if it takes none."""
         return ()
 
     def check(self) -> None:
-        """UserError where the data have nothing to learn for this task."""
+        """Raise UserError if the data cannot be used for this task."""
         if len(self.data.classes) < 2:
-            remedy = "; use --task semantic" if self.data.point_classes else "; name other data"
+            remedy = "; use --task semantic" if self.data.point_classes else "; use other data"
             raise UserError(
-                f"{self.data.name}: its clouds are all of one class, {' '.join(self.data.classes)}; expected two or "
-                f"more to tell apart{remedy}"
+                f"{self.data.name}: all clouds are of one class, {' '.join(self.data.classes)}; expected two or more "
+                f"classes{remedy}"
             )
 
     def target(self, split: Split) -> np.ndarray:
-        """What is to be learned of a split: (M,) or, of points, (M, P)."""
+        """The labels to learn: (M,) of clouds or (M, P) of points."""
         return split.labels
 
     def inputs(self, clouds: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
-        """What the network is given for clouds (B, N, C) of these classes (B,)."""
+        """The inputs of the network for clouds (B, N, C) of these classes (B,)."""
         return (normalize(clouds),)
 
     def loss(self, output: Output, target: Tensor) -> Tensor:
-        """Cross-entropy, and where there is a feature transform, its distance from orthogonality."""
+        """Cross-entropy, plus the weighted distance of the feature transform from orthogonal, if there is one."""
         loss = self.cross_entropy(output.logits.flatten(0, -2), target.flatten())
         if output.transform is not None:
             loss = loss + self.config.transform_penalty * orthogonality(output.transform)
@@ -73,12 +73,12 @@ class Task:
         return F.cross_entropy(logits, target, label_smoothing=self.config.label_smoothing)
 
     def evaluate(self, model: nn.Module, clouds: Tensor, labels: Tensor) -> dict[str, float]:
-        """Figures of the test split, whose clouds (M, P, C) and classes (M,) these are, by the name in a log."""
+        """The figures of the test split, clouds (M, P, C) of classes (M,), by their names in metrics.csv."""
         found = evaluate(model, clouds, labels.cpu().numpy(), len(self.classes), self.config.points)
         return {"test_oa": found.overall, "test_macc": found.mean_class, "entropy": found.entropy}
 
     def final(self, model: nn.Module, clouds: Tensor, labels: Tensor) -> dict:
-        """What result files say of the last epoch beyond these figures."""
+        """Further entries of result.json about the last epoch."""
         return {}
 
 
@@ -96,10 +96,14 @@ class _Segmentation(Task, ABC):
 
     def predict(self, model: nn.Module, clouds: Tensor, labels: Tensor) -> tuple[np.ndarray, Tensor]:
         """Classes (M, P) of the points of clouds (M, P, C), and the pooled signs (M, channels)."""
+
+        def run(rows: slice) -> tuple[Tensor, Tensor]:
+            output = model(*self.inputs(clouds[rows, : self.config.points], labels[rows]))
+            return self.pick(output.logits, labels[rows]).to(torch.int16).cpu(), output.pooled >= 0
+
         batch = max(1, POINTS_AT_ONCE // self.config.points)
-        inputs = self.inputs(clouds[:, : self.config.points], labels)
-        said = run_all(model, inputs, batch)
-        return self.pick(said.logits, labels).cpu().numpy(), said.pooled
+        predictions, bits = zip(*map_batches(model, run, len(clouds), batch), strict=True)
+        return torch.cat(predictions).numpy(), torch.cat(bits)
 
     def pick(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The class of each point, (M, P, classes) and (M,) -> (M, P)."""
@@ -107,7 +111,7 @@ class _Segmentation(Task, ABC):
 
     @abstractmethod
     def scores(self, predictions: np.ndarray) -> scores.Scores:
-        """How well classes (M, P) of the test split's points are."""
+        """The scores of predicted classes (M, P) of the points of the test split."""
 
     def evaluate(self, model: nn.Module, clouds: Tensor, labels: Tensor) -> dict[str, float]:
         predictions, bits = self.predict(model, clouds, labels)
@@ -125,7 +129,7 @@ class _Segmentation(Task, ABC):
 
 @dataclass(frozen=True)
 class PartSegmentation(_Segmentation):
-    """Parts of objects: of one category, or of several, where the network is told the category of a cloud."""
+    """Parts of objects of one category, or of several; then the category of a cloud is an input of the network."""
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -134,13 +138,13 @@ class PartSegmentation(_Segmentation):
     def check(self) -> None:
         if not self.data.parts:
             remedy = "; use --task semantic" if self.data.point_classes else ""
-            raise UserError(f"{self.data.name}: its points belong to no parts; expected data such as shapes{remedy}")
+            raise UserError(f"{self.data.name}: has no part labels; expected data with parts, such as shapes{remedy}")
 
     def inputs(self, clouds: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
         return (normalize(clouds), labels) if self.categories else (normalize(clouds),)
 
     def pick(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Among the parts of the cloud's category."""
+        """The most likely part of the category of its cloud."""
         predictions = labels.new_empty(logits.shape[:-1])
         for category in labels.unique().tolist():
             rows = labels == category
@@ -154,12 +158,12 @@ class PartSegmentation(_Segmentation):
 
 @dataclass(frozen=True)
 class SemanticSegmentation(_Segmentation):
-    """Objects in blocks of rooms, whose coordinates stay as they are; rare classes weigh more in the loss."""
+    """Objects in blocks of rooms. Blocks are not normalized; rare classes weigh more in the loss."""
 
     def check(self) -> None:
         if not self.data.point_classes or self.data.parts:
             remedy = "; use --task part" if self.data.parts else ""
-            raise UserError(f"{self.data.name}: holds no labelled rooms; expected data such as rooms{remedy}")
+            raise UserError(f"{self.data.name}: has no labeled rooms; expected data such as rooms{remedy}")
 
     def inputs(self, clouds: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
         return (clouds,)

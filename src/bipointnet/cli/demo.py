@@ -1,0 +1,74 @@
+"""The command demo."""
+
+from pathlib import Path
+
+import typer
+
+from bipointnet.cli.bench import print_benchmark
+from bipointnet.cli.common import (
+    AS_JSON,
+    counting_bar,
+    empty_table,
+    epoch_bar,
+    epoch_progress,
+    out,
+    plain,
+    print_json,
+    print_line,
+)
+from bipointnet.cli.verify import print_verification
+from bipointnet.errors import UserError
+from bipointnet.extras import require
+
+
+def demo(
+    folder: Path = typer.Option(Path("demo"), "-o", "--out", help="Folder for runs, packed model and picture."),
+    as_json: bool = AS_JSON,
+) -> None:
+    """Train a 1-bit PointNet on built-in shapes and see what it can do.
+
+    Also trains its float twin and a naive 1-bit network, packs the first one,
+    verifies and benchmarks it, and draws a picture. Takes minutes on a CPU.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder}: a file; expected a folder for the demo; choose another with -o")
+    require("the demo", "torch", "safetensors", "matplotlib")
+    from bipointnet.demo import NETWORKS, deploy
+    from bipointnet.demo import demo as run_demo
+
+    with epoch_bar() as bars:
+        callbacks = {name: epoch_progress(bars, name, config.epochs) for name, config in NETWORKS.items()}
+        data, networks = run_demo(folder, lambda name, moment: callbacks[name](moment))
+    with counting_bar("packing") as progress:
+        deployed = deploy(folder, data, networks[0], progress)
+    if as_json:
+        figures = [{"name": network.name, "bytes": network.bytes, **network.figures} for network in networks]
+        print_json({"networks": figures, "packed": deployed})
+        return
+    right = dict.fromkeys(("accuracy", "mean class", "entropy", "size", "time"), "right")
+    table = empty_table("Held-out shapes, last epoch", {"network": "left"} | right)
+    for network in networks:
+        table.add_row(
+            network.name,
+            f"{network.evaluation.overall:.1f} %",
+            f"{network.evaluation.mean_class:.1f} %",
+            "-" if network.figures["method"] == "fp" else f"{network.evaluation.entropy:.2f}",
+            f"{network.bytes / 1000:,.0f} kB",
+            f"{network.figures['seconds']:.0f} s",
+        )
+    out.print(table)
+    one_bit, float_twin, naive = networks
+    out.print(
+        f"The 1-bit network is {float_twin.bytes / one_bit.bytes:.1f} times smaller than its float twin and "
+        f"{float_twin.evaluation.overall - one_bit.evaluation.overall:.1f} points less accurate. Plain max pooling "
+        f"leaves the naive network {naive.evaluation.entropy:.2f} bits of entropy per pooled feature.\n"
+    )
+    print_line(f"Packed model: {plain(folder / 'demo.bpn')}, {deployed['bench']['bytes']['packed']:,} bytes")
+    print_verification(deployed["verify"])
+    out.print(
+        f"Its prediction is that of PyTorch for {deployed['as_torch']} of {deployed['clouds']} held-out shapes; "
+        f"{deployed['accuracy']:.1f} % are right. Example: a {deployed['truth']} is predicted as {deployed['name']}, "
+        f"{100 * deployed['probability']:.1f} %."
+    )
+    print_benchmark(deployed["bench"])
+    print_line(f"Picture: {plain(folder / 'demo.png')}   Runs: {plain(folder)}/")

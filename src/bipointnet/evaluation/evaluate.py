@@ -1,0 +1,132 @@
+"""Evaluate a trained network on the test split of a data set, in batches, so that memory stays bounded."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bipointnet.data import fold_names, open_dataset
+from bipointnet.data.dataset import PointClouds
+from bipointnet.errors import UserError
+from bipointnet.evaluation import metrics, segmentation
+from bipointnet.evaluation.predictor import Predictor
+
+POINTS_PER_BATCH = 2**15
+Progress = Callable[[int, int], None]  # clouds done, clouds in all
+
+
+def _ignore(done: int, total: int) -> None:
+    pass
+
+
+class Classification(NamedTuple):
+    """The predictions for a whole test split.
+
+    dataset: its name. confusion: (classes, classes) counts; row: true class, column: predicted class. entropy: bits per
+    pooled channel, mean over the channels; None for a packed model.
+    """
+
+    dataset: str
+    classes: tuple[str, ...]
+    confusion: np.ndarray
+    entropy: float | None
+
+    @property
+    def clouds(self) -> int:
+        return int(self.confusion.sum())
+
+    @property
+    def overall(self) -> float:
+        """Overall accuracy in percent."""
+        return metrics.overall_accuracy(self.confusion)
+
+    @property
+    def mean_class(self) -> float:
+        """Mean class accuracy in percent."""
+        return metrics.mean_class_accuracy(self.confusion)
+
+    def most_confused(self, index: int) -> tuple[str, int] | None:
+        """The class that a class is most often mistaken for, and how often; None if it never is."""
+        row = self.confusion[index].copy()
+        row[index] = 0
+        return (self.classes[row.argmax()], int(row.max())) if row.any() else None
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures as `eval --json` prints them; a class without clouds is left out."""
+        accuracies = zip(self.classes, metrics.class_accuracies(self.confusion), strict=True)
+        return {
+            "dataset": self.dataset,
+            "clouds": self.clouds,
+            "oa": self.overall,
+            "macc": self.mean_class,
+            **({} if self.entropy is None else {"entropy": self.entropy}),
+            "class_accuracy": {name: float(accuracy) for name, accuracy in accuracies if accuracy == accuracy},
+            "confusion": self.confusion.tolist(),
+        }
+
+
+def require_matching_data(data: str, clouds: PointClouds, predictor: Predictor) -> None:
+    """Raise UserError unless a data set has the classes and channels that a network was trained with."""
+    found = clouds.classes if predictor.task == "classify" else clouds.point_classes
+    if list(found) != predictor.classes:
+        raise UserError(
+            f"{data}: its {len(found)} classes are not the {len(predictor.classes)} of "
+            f"{predictor.data or 'the data'} that {predictor.path} was trained on; expected the same class names"
+        )
+    if clouds.channels != predictor.channels:
+        raise UserError(
+            f"{data}: {clouds.channels} channels per point; expected the {predictor.channels} that {predictor.path} "
+            "was trained with"
+        )
+
+
+def open_test_data(predictor: Predictor, data: str) -> PointClouds:
+    """The data set to evaluate a network on, restricted as in training to one category or one fold.
+
+    The name of the training data says so after a slash: the category of objects, or the fold of rooms that was held
+    out. A network is never evaluated on a fold that it may have been trained on.
+    """
+    part = predictor.data.partition("/")[2] if predictor.task != "classify" else ""
+    folds = fold_names(data) if part and predictor.task == "semantic" else []
+    if folds and part not in folds:
+        raise UserError(
+            f"{data}: {predictor.path} was trained on all folds but {part} and may have seen any of these: "
+            f"{', '.join(folds)}; expected data with {part}"
+        )
+    clouds = open_dataset(data, predictor.points, fold=part if folds else None, held_out=predictor.held_out)
+    clouds = clouds.only(part) if part and predictor.task == "part" else clouds
+    require_matching_data(data, clouds, predictor)
+    return clouds
+
+
+def evaluate_classifier(predictor: Predictor, clouds: PointClouds, progress: Progress = _ignore) -> Classification:
+    """How well a network classifies the test split, each cloud reduced to its first `predictor.points` points."""
+    points, predictions, pooled = clouds.test.points[:, : predictor.points], [], []
+    for rows in _batches(np.arange(len(points)), predictor):
+        answer = predictor.run(points[rows])
+        predictions.append(answer.logits.argmax(axis=1))
+        pooled += [] if answer.pooled is None else [answer.pooled]
+        progress(int(rows[-1]) + 1, len(points))
+    confusion = metrics.confusion_matrix(clouds.test.labels, np.concatenate(predictions), len(clouds.classes))
+    entropy = float(metrics.bit_entropy(np.concatenate(pooled)).mean()) if pooled else None
+    return Classification(clouds.name, clouds.classes, confusion, entropy)
+
+
+def evaluate_segmenter(predictor: Predictor, clouds: PointClouds, progress: Progress = _ignore) -> segmentation.Scores:
+    """How well a network labels the points of the test split."""
+    points = clouds.test.points[:, : predictor.points]
+    labels = np.empty(points.shape[:2], np.int64)
+    done = 0
+    for category in range(len(clouds.classes)) if predictor.categories else [None]:
+        of_category = np.arange(len(points)) if category is None else np.flatnonzero(clouds.test.labels == category)
+        for rows in _batches(of_category, predictor):
+            labels[rows] = predictor.label(points[rows], category)
+            done += len(rows)
+            progress(done, len(points))
+    score = segmentation.of_blocks if predictor.task == "semantic" else segmentation.of_parts
+    return score(clouds, labels)
+
+
+def _batches(rows: np.ndarray, predictor: Predictor) -> list[np.ndarray]:
+    size = max(1, POINTS_PER_BATCH // predictor.points)
+    return [rows[start : start + size] for start in range(0, len(rows), size)]

@@ -1,0 +1,97 @@
+"""What a model consists of: its operations or layers, bits, bytes and multiply-adds, and how it was trained."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from bipointnet.evaluation.model_file import identify
+from bipointnet.evaluation.predictor import open_run
+from bipointnet.runtime import bench
+from bipointnet.runtime import model as runtime
+
+_WEIGHTS = {"U64": "1 bit", "F16": "float16"}
+
+
+def inspect_model(path: Path) -> dict[str, Any]:
+    """The facts of a packed model, a run folder or a checkpoint, as `inspect --json` prints them."""
+    return inspect_packed(runtime.load(path)) if identify(path).packed else inspect_run(path)
+
+
+def inspect_packed(model: runtime.Model) -> dict[str, Any]:
+    """The facts of a packed model. "weights" of an operation: the type of its weights, or None."""
+    operations = model.operations()
+
+    def multiply_adds(one_bit: bool) -> int:
+        counted = (o for o in operations if o.one_bit == one_bit)
+        return sum(o.multiply_adds * (model.points if o.on_points else 1) for o in counted)
+
+    def described(index: int, operation: runtime.Operation) -> dict[str, Any]:
+        weights = model.tensors.get(f"{index}.weight")
+        facts = operation._asdict()
+        return {
+            **facts.pop("fields"),
+            **facts,
+            "weights": None if weights is None else _WEIGHTS.get(weights.dtype, "float32"),
+        }
+
+    tensors = sum(tensor.bytes for tensor in model.tensors.values())
+    return {
+        "model": model.manifest["model"],
+        "task": model.task,
+        "classes": model.classes,
+        "categories": model.categories,
+        "channels": model.channels,
+        "normalize": model.manifest["normalize"],
+        "operations": [described(i, operation) for i, operation in enumerate(operations)],
+        "multiply_adds": {"points": model.points, "one_bit": multiply_adds(True), "float": multiply_adds(False)},
+        "bytes": {"file": model.bytes, "tensors": tensors, "header": model.bytes - tensors},
+        "training": model.manifest["training"],
+    }
+
+
+def inspect_run(path: Path) -> dict[str, Any]:
+    """The facts of the network of a run folder or checkpoint. "scales" of a layer: its scaling factors."""
+    run = open_run(path)
+    from torch import nn
+
+    from bipointnet.nn import BinaryLinear, deployed_bytes, operations
+
+    counted = operations(run.network, run.points, run.channels)
+    layers = []
+    for name, module in run.network.named_modules():
+        parameters = list(module.parameters(recurse=False))
+        if not parameters:
+            continue
+        kind = "1 bit" if isinstance(module, BinaryLinear) else "float" if isinstance(module, nn.Linear) else "norm"
+        layers.append(
+            {
+                "layer": name,
+                "kind": kind,
+                "shape": " x ".join(str(size) for size in parameters[0].shape),
+                "parameters": sum(parameter.numel() for parameter in parameters),
+                "scales": module.method.scale_count(module.out_features) if isinstance(module, BinaryLinear) else 0,
+                "multiply_adds": counted.layers.get(name, 0),
+            }
+        )
+    return {
+        "model": run.config.model,
+        "classes": run.classes,
+        "channels": run.channels,
+        "layers": layers,
+        "parameters": sum(layer["parameters"] for layer in layers),
+        "scales": sum(layer["scales"] for layer in layers),
+        "multiply_adds": {
+            "points": run.points,
+            "one_bit": counted.one_bit,
+            "float": counted.float,
+            "distances": counted.distances,
+        },
+        "bytes": {"deployed": deployed_bytes(run.network)},
+        "training": {"data": run.data, "epoch": run.facts["epoch"], **dataclasses.asdict(run.config)},
+    }
+
+
+def packed_sizes(model: runtime.Model) -> dict[str, Any]:
+    """Bytes of a packed model and of the same network in float32, and the ratio of the two."""
+    fp32 = bench.float_bytes(bench.float_twin(model))
+    return {"bytes": model.bytes, "fp32": fp32, "ratio": round(fp32 / model.bytes, 2)}

@@ -1,0 +1,228 @@
+"""One way to ask a trained network, whether it comes as a run folder, a checkpoint or a packed model.
+
+`open_model` reads the description of a model and checks it. PyTorch is imported only for a run, and only when the run
+computes its first prediction: a mistake in a path or a data set is reported before that.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bipointnet.config import Config, from_mapping
+from bipointnet.errors import UserError
+from bipointnet.evaluation.metrics import argmax_among
+from bipointnet.evaluation.model_file import ModelFile, identify
+from bipointnet.extras import require
+from bipointnet.runtime import model as runtime
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Answer(NamedTuple):
+    """What a network computes for a batch of clouds.
+
+    logits: (B, classes), or (B, P, classes) if it labels points. pooled: (B, channels) the signs of the pooled
+    features as bool, or None for a packed model, which does not keep them.
+    """
+
+    logits: np.ndarray
+    pooled: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Predictor(ABC):
+    """A trained network, ready to predict.
+
+    path: as the user named it. task: classify, part or semantic. classes: names of the classes of clouds or points.
+    categories: names of the categories, if the network has a category input. channels: numbers per point. points: the
+    number of points per cloud in training. up: the axis that points up. data: name of the training data, or "".
+    held_out: the files of the test split, if it was chosen from a folder of the user's own files and is recorded.
+    facts: what reports say about the model beyond that.
+
+    >>> model = open_model("chairs.bpn")  # doctest: +SKIP
+    >>> model.predict(clouds).argmax(axis=1)  # doctest: +SKIP
+    """
+
+    path: Path
+    task: str
+    classes: list[str]
+    categories: list[str]
+    channels: int
+    points: int
+    up: str
+    data: str
+    held_out: tuple[str, ...]
+    facts: dict[str, Any] = field(compare=False)
+
+    @abstractmethod
+    def run(self, clouds: np.ndarray, category: int | None = None) -> Answer:
+        """Logits, and pooled signs where there are any, of clouds (B, P, C) float32, all of one category."""
+
+    @abstractmethod
+    def predict(self, clouds: np.ndarray) -> np.ndarray:
+        """Probabilities (B, classes) of clouds (B, P, C) float32, for a network that classifies clouds."""
+
+    @abstractmethod
+    def accepted(self, category: int | None = None) -> np.ndarray:
+        """The classes that points of a category can have, in ascending order."""
+
+    def logits(self, clouds: np.ndarray, category: int | None = None) -> np.ndarray:
+        """Logits of clouds (B, P, C) float32: (B, classes), or (B, P, classes) if the network labels points."""
+        return self.run(clouds, category).logits
+
+    def label(self, clouds: np.ndarray, category: int | None = None) -> np.ndarray:
+        """The class of each point of clouds (B, P, C), among the accepted ones: (B, P)."""
+        return argmax_among(self.logits(clouds, category), self.accepted(category))
+
+    def category_index(self, name: str | None) -> int | None:
+        """The index of a category, or None for a network without a category input."""
+        if not self.categories:
+            if name is not None:
+                raise UserError(f"{self.path}: has no category input; found --category {name}; leave it out")
+            return None
+        if name not in self.categories:
+            found = "no --category" if name is None else f"--category {name}"
+            raise UserError(f"{self.path}: found {found}; expected one of: {', '.join(self.categories)}")
+        return self.categories.index(name)
+
+    def require_classifier(self) -> None:
+        """Raise UserError for a network that labels points."""
+        if self.task != "classify":
+            raise UserError(
+                f"{self.path}: labels points (task {self.task}); expected a network that classifies clouds; use "
+                "`bipointnet segment`"
+            )
+
+    def require_segmenter(self) -> None:
+        """Raise UserError for a network that classifies clouds."""
+        if self.task == "classify":
+            raise UserError(
+                f"{self.path}: classifies whole clouds; expected a network trained with --task part or semantic; use "
+                "`bipointnet predict`"
+            )
+
+
+@dataclass(frozen=True)
+class PackedPredictor(Predictor):
+    """A packed model; needs no PyTorch. Predictions use all CPU cores, which never changes a result."""
+
+    model: runtime.Model = field(compare=False)
+
+    def run(self, clouds: np.ndarray, category: int | None = None) -> Answer:
+        return Answer(self.model.logits(clouds, category=category, threads=_threads()), None)
+
+    def predict(self, clouds: np.ndarray) -> np.ndarray:
+        return self.model.predict(clouds, threads=_threads()).probabilities
+
+    def accepted(self, category: int | None = None) -> np.ndarray:
+        return self.model.parts(category)
+
+
+@dataclass(frozen=True)
+class RunPredictor(Predictor):
+    """The network of a run folder or a checkpoint; needs PyTorch. parts: the classes of each category."""
+
+    file: Path
+    config: Config
+    parts: list[list[int]]
+
+    @cached_property
+    def network(self) -> "nn.Module":
+        """The network in eval mode. It is loaded, and PyTorch imported, on first use."""
+        from bipointnet.models import checkpoint
+
+        return checkpoint.load_model(self.file)[0]
+
+    def run(self, clouds: np.ndarray, category: int | None = None) -> Answer:
+        import torch
+
+        from bipointnet.data.normalize import normalize
+
+        x = torch.from_numpy(np.ascontiguousarray(clouds))
+        x = x if self.task == "semantic" else normalize(x)
+        category_input = [] if category is None else [torch.full((len(x),), category)]
+        with torch.no_grad():
+            output = self.network(x, *category_input)
+        return Answer(output.logits.numpy(), (output.pooled >= 0).numpy())
+
+    def predict(self, clouds: np.ndarray) -> np.ndarray:
+        logits = self.logits(clouds)
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return weights / weights.sum(axis=1, keepdims=True)
+
+    def accepted(self, category: int | None = None) -> np.ndarray:
+        return np.arange(len(self.classes)) if category is None else np.array(self.parts[category])
+
+
+def open_model(path: Path) -> Predictor:
+    """The network in a run folder (its last epoch), a checkpoint or a packed model; UserError for anything else."""
+    source = identify(path)
+    return _open_packed(path) if source.packed else _open_run(source)
+
+
+def open_run(path: Path) -> RunPredictor:
+    """The network in a run folder (its last epoch) or a checkpoint; UserError for anything else.
+
+    The description is checked here, the tensors when the network is loaded.
+    """
+    source = identify(path)
+    if source.packed:
+        raise UserError(f"{path}: a packed model; expected the run folder or checkpoint that it was exported from")
+    return _open_run(source)
+
+
+def _open_run(source: ModelFile) -> RunPredictor:
+    require("a run", "torch", "safetensors")
+    facts = source.facts
+    try:
+        config = from_mapping(str(source.file), facts["config"])
+        return RunPredictor(
+            path=source.path,
+            task=config.task,
+            classes=list(facts["classes"]),
+            categories=list(facts.get("categories", [])),
+            channels=int(facts["channels"]),
+            points=config.points,
+            up=facts.get("up", "z"),
+            data=str(facts["data"]),
+            held_out=tuple(facts.get("held_out", ())),
+            facts={"epoch": facts["epoch"]},
+            file=source.file,
+            config=config,
+            parts=facts.get("parts", []),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(
+            f"{source.file}: a checkpoint with an incomplete description ({type(error).__name__}: {error}); expected "
+            "one written by `bipointnet train`; copy it again"
+        ) from error
+
+
+def _open_packed(path: Path) -> PackedPredictor:
+    model = runtime.load(path)
+    training = model.manifest["training"]
+    return PackedPredictor(
+        path=path,
+        task=model.task,
+        classes=model.classes,
+        categories=model.categories,
+        channels=model.channels,
+        points=model.points,
+        up=training["up"] if training.get("up") in ("x", "y", "z") else "z",
+        data=str(training.get("data", "")),
+        held_out=(),
+        facts={"epoch": training.get("epochs"), "isa": model.isa},
+        model=model,
+    )
+
+
+def _threads() -> int:
+    return os.cpu_count() or 1

@@ -1,0 +1,45 @@
+"""Optional packages: whether they are installed, and how to install them. Nothing is imported to find out."""
+
+import importlib.util
+
+from bipointnet.errors import UserError
+
+_EXTRAS = {
+    "torch": "train",
+    "safetensors": "train",
+    "h5py": "train",
+    "matplotlib": "plot",
+    "tensorboard": "tensorboard",
+    "laspy": "las",
+    "pypcd4": "pcd",
+    "onnx": "bench",
+    "onnxruntime": "bench",
+    "openvino": "openvino",
+}
+_NAMES = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
+
+
+def installed(package: str) -> bool:
+    """Whether a package can be imported."""
+    return importlib.util.find_spec(package) is not None
+
+
+def install_hint(*packages: str) -> str:
+    """How to install packages: a command that works from a clone and from a wheel, and the extra that has them.
+
+    >>> install_hint("matplotlib")
+    "pip install matplotlib (extra 'plot')"
+    """
+    extras = dict.fromkeys(_EXTRAS[package] for package in packages)
+    return f"pip install {' '.join(packages)} (extra {', '.join(repr(extra) for extra in extras)})"
+
+
+def require(purpose: str, *packages: str) -> None:
+    """Raise UserError if one of the packages is missing; `purpose` is the subject of the sentence."""
+    missing = [package for package in packages if not installed(package)]
+    if missing:
+        names = " and ".join(_NAMES.get(package, package) for package in missing)
+        is_are, it_them = ("is", "it") if len(missing) == 1 else ("are", "them")
+        raise UserError(
+            f"{purpose} needs {names}, which {is_are} not installed; install {it_them} with: {install_hint(*missing)}"
+        )

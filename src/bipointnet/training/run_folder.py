@@ -1,0 +1,105 @@
+"""The files of a run.
+
+config.json           the configuration
+last.safetensors      weights of the last epoch that was saved
+best.safetensors      weights of the epoch with the best test accuracy, or mIoU for networks that label points
+resume.safetensors    weights, optimizer state and history: what --resume reads
+metrics.csv           one row per epoch. Evaluated epochs also have the entropy of the pooled bits, the T-Net
+                      regularizer and the percentage of activations that pass no gradient
+tensorboard/          the same for TensorBoard
+result.json           the figures of the finished run
+"""
+
+import csv
+import dataclasses
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from bipointnet.config import Config, from_mapping
+from bipointnet.errors import UserError
+from bipointnet.extras import install_hint, installed
+from bipointnet.files import write_beside
+from bipointnet.models import checkpoint
+
+EVALUATED = ("test_oa", "test_macc", "test_miou", "entropy", "regularizer", "zero_gradient")
+COLUMNS: tuple[str, ...] = ("epoch", "lr", "loss", "train_oa", *EVALUATED, "seconds")
+Row = dict[str, Any]  # of metrics.csv: one value per column, None if the epoch was not evaluated
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    write_beside(path, json.dumps(value, indent=2).encode())
+
+
+def write_csv(path: Path, history: list[Row]) -> None:
+    text = io.StringIO()
+    table = csv.DictWriter(text, COLUMNS)
+    table.writeheader()
+    table.writerows(history)
+    write_beside(path, text.getvalue().encode())
+
+
+def open_tensorboard(folder: Path, epochs_done: int) -> Any:
+    """TensorBoard's writer; None, after a line on stderr, if TensorBoard is not installed.
+
+    Entries that an interrupted run wrote after `epochs_done` are hidden.
+    """
+    if not installed("tensorboard"):
+        hint = f"TensorBoard is not installed; to have it, {install_hint('tensorboard')}"
+        print(f"No TensorBoard log, metrics.csv has the same figures: {hint}", file=sys.stderr)
+        return None
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=epochs_done + 1)
+
+
+def save_state(path: Path, model: nn.Module, optimizer: Optimizer, facts: dict[str, Any]) -> None:
+    """Write weights, optimizer state and facts to one file."""
+    tensors = {f"weights.{name}": value for name, value in model.state_dict().items()}
+    for index, values in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": value for name, value in values.items()}
+    checkpoint.save(path, tensors, facts)
+
+
+def load_state(path: Path, model: nn.Module, optimizer: Optimizer, config: Config) -> dict[str, Any]:
+    """Restore what `save_state` wrote and return the facts; UserError if it is a run of another configuration."""
+    tensors, facts = checkpoint.load(path)
+    require_same_config(path.parent, facts["config"], config)
+    weights = {name: value for name, value in tensors.items() if name.startswith("weights.")}
+    model.load_state_dict({name.removeprefix("weights."): value for name, value in weights.items()})
+    state: dict[int, dict[str, Tensor]] = {}
+    for key in tensors.keys() - weights.keys():
+        _, index, name = key.split(".")
+        state.setdefault(int(index), {})[name] = tensors[key]
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    return facts
+
+
+def require_same_config(folder: Path, started: dict[str, Any], config: Config) -> None:
+    """Raise UserError if a run was started with other options than `config` has."""
+    before = dataclasses.asdict(from_mapping(str(folder), started))
+    for name, value in dataclasses.asdict(config).items():
+        if name != "device" and before[name] != value:
+            raise UserError(
+                f"{folder}: the run was started with {name} = {before[name]!r}, found {value!r} now; "
+                "resume with the same options, or choose another folder with -o"
+            )
+
+
+def copy_weights(model: nn.Module, source: Path) -> set[str]:
+    """Copy every tensor of a run into `model` whose name and shape fit; returns the names copied."""
+    path = checkpoint.find(source)
+    tensors, _ = checkpoint.load(path)
+    own = model.state_dict()
+    fitting = {name: value for name, value in tensors.items() if name in own and own[name].shape == value.shape}
+    if not fitting:
+        raise UserError(
+            f"{path}: none of its {len(tensors)} tensors fits this network; expected a run of the same backbone"
+        )
+    model.load_state_dict(fitting, strict=False)
+    return set(fitting)

@@ -1,0 +1,60 @@
+"""Write all files of one labeled cloud: PLY, NPY, a page (HTML) and a picture (PNG)."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from bipointnet.data.clouds import Cloud
+from bipointnet.errors import UserError
+from bipointnet.extras import installed
+from bipointnet.viz import labeled
+
+SUFFIXES = (".ply", ".npy", ".html", ".png")
+LONGEST_NAME = 220  # bytes; files are first written under a longer, temporary name
+
+
+def output_files(out: Path | None, cloud_file: Path, sources: list[Path]) -> list[Path]:
+    """The files to write, one per suffix; UserError if one of them is a folder or one of the `sources`.
+
+    Args:
+        out: their common name without suffix, or a folder to write them to; by default the name of the cloud's file
+            with "-labels", in the current folder.
+        cloud_file: the file that the cloud was read from.
+        sources: files that were read and must not be overwritten.
+    """
+    default = f"{cloud_file.stem}-labels"
+    stem = out or Path(default)
+    if len(os.fsencode(stem.name)) <= LONGEST_NAME and stem.is_dir():
+        stem = stem / default
+    if not stem.name or len(os.fsencode(stem.name)) > LONGEST_NAME:
+        raise UserError(
+            f"--out is '{stem}'; expected the name of the files to write, without suffix, {LONGEST_NAME} bytes at most"
+        )
+    files = [stem.with_name(stem.name + suffix) for suffix in SUFFIXES]
+    for file in files:
+        if file.is_dir():
+            raise UserError(f"{file}: a folder where a file should be written; choose another name with -o")
+        if any(source.exists() and file.resolve() == source.resolve() for source in sources):
+            raise UserError(f"{file}: an input file, which would be overwritten; choose another name with -o")
+    return files
+
+
+def write_labeled(
+    files: list[Path], cloud: Cloud, labels: np.ndarray, classes: list[str], title: str, up: str
+) -> list[Path]:
+    """Write a cloud with labels (N,) to the files of `output_files`; returns those that were written.
+
+    The picture is left out if matplotlib is not installed.
+    """
+    points = cloud.points
+    if any(cloud.origin):
+        points = points.astype(np.float64) + cloud.origin
+    ply, npy, html, png = files
+    labeled.write_ply(ply, points, labels, classes)
+    labeled.write_npy(npy, labels)
+    labeled.write_html(html, points, labels, classes, title, up=up)
+    if not installed("matplotlib"):
+        return files[:-1]
+    labeled.write_png(png, points, labels, classes, up=up)
+    return files

@@ -1,0 +1,97 @@
+"""A user's mistake is one clear sentence and exit code 2, and leaves nothing behind."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import complaint
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+MISTAKES = {
+    "no such data": (["train", "nowhere"], ["nowhere", "shapes"]),
+    "empty folder": (["train", "empty"], ["empty", "layout"]),
+    "a class without files": (["train", "hollow"], ["hollow/b", "suffixes"]),
+    "unknown method": (["train", "shapes", "--method", "lrs"], ["lrs", "did you mean 'lsr'"]),
+    "unknown option": (["train", "shapes", "--epoch", "3"], ["--epoch", "--epochs", "train --help"]),
+    "an option that is not a number": (["train", "shapes", "--epochs", "many"], ["--epochs", "integer"]),
+    "unknown command": (["trian"], ["No such command 'trian'"]),
+    "missing argument": (["eval", "nowhere"], ["Missing argument", "DATA"]),
+    "unknown option in the TOML": (["train", "shapes", "--config", "typo.toml"], ["typo.toml", "epoch", "'epochs'"]),
+    "wrong type in the TOML": (["train", "shapes", "--config", "type.toml"], ["type.toml", "'many'", "int"]),
+    "not a TOML": (["train", "shapes", "--config", "broken.toml"], ["broken.toml", "TOML"]),
+    "no such TOML": (["train", "shapes", "--config", "no.toml"], ["no.toml"]),
+    "zero epochs": (["train", "shapes", "--epochs", "0"], ["epochs is 0", "at least 1"]),
+    "binary first layer of a float network": (
+        ["train", "shapes", "--method", "fp", "--binary-first"],
+        ["--method lsr"],
+    ),
+    "no such init": (["train", "pair", "--points", "4", "--init", "nowhere", "-o", "x"], ["nowhere", "does not exist"]),
+    "init from a packed model": (["train", "pair", "--init", GOLDEN / "shapes-v1.bpn"], ["packed model", "--init"]),
+    "init of several networks": (
+        ["train", "pair", "--task", "part", "--category", "each", "--init", "nowhere"],
+        ["--init is for one network"],
+    ),
+    "fewer points than asked": (["train", "pair", "--points", "9"], ["pair", "0.xyz", "8 points", "--points 8"]),
+    "NaN points": (["train", "rotten", "--points", "2"], ["bad.xyz", "NaN", "remove"]),
+    "no such run": (["eval", "nowhere", "shapes"], ["nowhere", "does not exist", "run folder"]),
+    "a folder that is no run": (["eval", "empty", "shapes"], ["empty", "last.safetensors", "bipointnet train"]),
+    "no such data to evaluate on": (["eval", GOLDEN / "shapes-v1.bpn", "nowhere"], ["nowhere", "no such folder"]),
+    "a text as a model": (["predict", "nan.xyz", "-m", "typo.toml"], ["typo.toml", "neither a packed model nor a"]),
+    "no model": (["predict", "nan.xyz"], ["--model FILE", "bipointnet train", "bipointnet export"]),
+    "no model to segment with": (["segment", "nan.xyz"], ["--model FILE", "bipointnet train", "bipointnet export"]),
+    "a damaged packed model": (["predict", "nan.xyz", "-m", "hollow.bpn"], ["hollow.bpn", "damaged", "export"]),
+    "no such cloud": (["predict", "gone.xyz", "-m", GOLDEN / "shapes-v1.bpn"], ["gone.xyz"]),
+    "predict with a network that labels points": (
+        ["predict", "nan.xyz", "-m", GOLDEN / "shapes-parts-v1.bpn"],
+        ["labels points", "bipointnet segment"],
+    ),
+    "segment with a network that classifies": (
+        ["segment", "nan.xyz", "-m", GOLDEN / "shapes-v1.bpn"],
+        ["classifies whole clouds", "--task part or semantic", "bipointnet predict"],
+    ),
+    "export of nothing": (["export", "nowhere", "-o", "m.bpn"], ["nowhere", "does not exist"]),
+    "export of a packed model": (["export", "hollow.bpn", "-o", "m.bpn"], ["hollow.bpn", "packed model already"]),
+    "export into a folder": (["export", "nowhere", "-o", "empty"], ["empty", "a folder"]),
+    "export with an unknown type": (["export", "nowhere", "-o", "m.bpn", "--last", "f8"], ["--last is 'f8'", "f16"]),
+    "inspect of a text": (["inspect", "typo.toml"], ["typo.toml", "neither a packed model nor a checkpoint"]),
+    "verify of a text": (["verify", "typo.toml"], ["typo.toml", "not a packed model"]),
+    "verify of nothing": (["verify", "nowhere"], ["nowhere"]),
+    "verify against a packed model": (
+        ["verify", GOLDEN / "shapes-v1.bpn", "--run", GOLDEN / "shapes-v1.bpn"],
+        ["a packed model", "expected the run folder"],
+    ),
+    "bench of nothing": (["bench", "nowhere"], ["nowhere"]),
+    "bench of no points": (["bench", "hollow.bpn", "--points", "0"], ["points is 0"]),
+    "demo into a file": (["demo", "-o", "nan.xyz"], ["nan.xyz", "a file", "-o"]),
+}
+
+
+@pytest.fixture(scope="module")
+def junk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with everything that can be wrong."""
+    root = tmp_path_factory.mktemp("junk")
+    (root / "empty").mkdir()
+    (root / "hollow" / "b").mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for name in ("hollow/a", "pair/a", "pair/b", "rotten/a", "rotten/b"):
+        (root / name).mkdir(parents=True)
+        for i in range(3):
+            np.savetxt(root / name / f"{i}.xyz", rng.normal(size=(8, 3)))
+    (root / "rotten" / "a" / "bad.xyz").write_text("0 0 0\n1 nan 0\n1 1 1\n")
+    header = json.dumps({"__metadata__": {"bipointnet": json.dumps({"format": 1, "program": []})}}).encode()
+    (root / "hollow.bpn").write_bytes(len(header).to_bytes(8, "little") + header)
+    (root / "nan.xyz").write_text("0 0 nan\n")
+    (root / "typo.toml").write_text("epoch = 3\n")
+    (root / "type.toml").write_text('epochs = "many"\n')
+    (root / "broken.toml").write_text("epochs 3\n")
+    return root
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(junk, mistake):
+    arguments, words = MISTAKES[mistake]
+    before = sorted(junk.rglob("*"))
+    sentence = complaint(*arguments, cwd=junk)
+    assert [word for word in words if word not in sentence] == [], sentence
+    assert sorted(junk.rglob("*")) == before

@@ -1,0 +1,280 @@
+"""One predictor for runs, checkpoints and packed models: all give the network's own answers."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import bipointnet
+from bipointnet.config import Config
+from bipointnet.data.dataset import PointClouds, Split
+from bipointnet.data.normalize import normalize
+from bipointnet.errors import UserError
+from bipointnet.evaluation import evaluate, from_file, inspection, metrics
+from bipointnet.evaluation.model_file import identify
+from bipointnet.evaluation.predictor import PackedPredictor, Predictor, RunPredictor, open_model, open_run
+from bipointnet.models import build, checkpoint
+from bipointnet.packing import pack
+
+PARTS = [[0, 1, 2], [3, 4]]
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def save_run(folder: Path, config: Config, **facts: object) -> Path:
+    """A run folder with an untrained network, whose BatchNorm has seen some clouds."""
+    described = {
+        "config": {"task": config.task, "model": config.model, "method": config.method, "points": config.points},
+        "classes": ["a", "b", "c"],
+        "channels": 3,
+        "data": "mine",
+        "epoch": 7,
+        "up": "y",
+        **facts,
+    }
+    torch.manual_seed(0)
+    network = build(config, len(described["classes"]), described["channels"], len(described.get("categories", ())))  # pyright: ignore[reportArgumentType]
+    category = [torch.arange(8) % len(PARTS)] if "categories" in described else []
+    with torch.no_grad():
+        for _ in range(20):
+            network.train()(normalize(torch.randn(8, config.points, described["channels"])), *category)  # pyright: ignore[reportArgumentType]
+    checkpoint.save(folder / "last.safetensors", network.state_dict(), described)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_run(tmp_path_factory.mktemp("classifier"), Config(points=32, model="pointnet-vanilla"))
+
+
+@pytest.fixture(scope="module")
+def segmenter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = Config(task="part", points=32, model="pointnet-vanilla")
+    facts = {"classes": list("uvwxy"), "categories": ["Mug", "Lamp"], "parts": PARTS}
+    return save_run(tmp_path_factory.mktemp("segmenter"), config, **facts)
+
+
+def clouds(count: int, points: int = 32) -> np.ndarray:
+    return np.random.default_rng(3).normal(size=(count, points, 3)).astype(np.float32)
+
+
+def test_a_run_answers_as_its_network_does(classifier):
+    predictor = open_model(classifier)
+    assert isinstance(predictor, RunPredictor)
+    assert (predictor.task, predictor.classes, predictor.categories) == ("classify", ["a", "b", "c"], [])
+    assert (predictor.channels, predictor.points, predictor.up, predictor.data) == (3, 32, "y", "mine")
+    assert predictor.facts == {"epoch": 7}
+    network, _ = checkpoint.load_model(classifier)
+    x = clouds(5)
+    with torch.no_grad():
+        expected = network(normalize(torch.from_numpy(x)))
+    answer = predictor.run(x)
+    np.testing.assert_allclose(answer.logits, expected.logits.numpy(), rtol=1e-4, atol=1e-4)
+    assert answer.pooled is not None
+    assert answer.pooled.shape == (5, 1024)
+    np.testing.assert_allclose(predictor.predict(x), expected.logits.softmax(dim=1).numpy(), rtol=1e-3, atol=1e-4)
+    assert predictor.accepted().tolist() == [0, 1, 2]
+
+
+def test_a_checkpoint_is_the_network_in_that_file(classifier, tmp_path):
+    tensors, facts = checkpoint.load(classifier / "last.safetensors")
+    checkpoint.save(tmp_path / "other.safetensors", tensors, {**facts, "epoch": 2})
+    other = open_model(tmp_path / "other.safetensors")
+    assert other.facts == {"epoch": 2}
+    x = clouds(3)
+    np.testing.assert_array_equal(other.logits(x), open_model(classifier).logits(x))
+
+
+def test_a_packed_model_answers_as_the_runtime_does(classifier, tmp_path):
+    pack.export_run(classifier, tmp_path / "m.bpn", "f32")
+    predictor, model = open_model(tmp_path / "m.bpn"), bipointnet.load(tmp_path / "m.bpn")
+    assert isinstance(predictor, PackedPredictor)
+    assert (predictor.task, predictor.classes, predictor.points) == ("classify", ["a", "b", "c"], 32)
+    assert predictor.facts["isa"] == model.isa
+    x = clouds(5)
+    np.testing.assert_array_equal(predictor.logits(x), model.logits(x))
+    np.testing.assert_array_equal(predictor.predict(x), model.predict(x).probabilities)
+    assert predictor.run(x).pooled is None
+
+
+def test_only_parts_of_the_category_are_predicted(segmenter, tmp_path):
+    pack.export_run(segmenter, tmp_path / "m.bpn", "f32")
+    x = clouds(4)
+    for path in (segmenter, tmp_path / "m.bpn"):
+        predictor = open_model(path)
+        assert predictor.categories == ["Mug", "Lamp"]
+        for category, parts in enumerate(PARTS):
+            assert predictor.category_index(predictor.categories[category]) == category
+            assert predictor.accepted(category).tolist() == parts
+            logits = predictor.logits(x, category)
+            labels = predictor.label(x, category)
+            assert labels.shape == (4, 32)
+            np.testing.assert_array_equal(labels, metrics.argmax_among(logits, np.array(parts)))
+
+
+def test_a_model_is_loaded_once(classifier, monkeypatch):
+    calls = []
+    load = checkpoint.load_model
+    monkeypatch.setattr(checkpoint, "load_model", lambda path: calls.append(path) or load(path))
+    predictor = open_model(classifier)
+    assert calls == [], "the description is enough until the first prediction"
+    predictor.predict(clouds(2))
+    predictor.predict(clouds(3))
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("missing", ["classes", "channels", "data", "epoch"])
+def test_an_incomplete_description_is_a_user_error(classifier, tmp_path, missing):
+    tensors, facts = checkpoint.load(classifier / "last.safetensors")
+    del facts[missing]
+    checkpoint.save(tmp_path / "last.safetensors", tensors, facts)
+    with pytest.raises(UserError, match=f"incomplete description.*{missing}"):
+        open_model(tmp_path)
+
+
+def test_what_is_no_model_is_named(tmp_path, classifier):
+    with pytest.raises(UserError, match="gone: does not exist; expected a packed model, a run folder or a checkpoint"):
+        identify(tmp_path / "gone")
+    with pytest.raises(UserError, match=r"a folder without last\.safetensors"):
+        identify(tmp_path)
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(UserError, match="neither a packed model nor a checkpoint"):
+        identify(tmp_path / "text")
+    with pytest.raises(UserError, match="a packed model; expected the run folder or checkpoint"):
+        open_run(GOLDEN / "shapes-v1.bpn")
+    assert identify(GOLDEN / "shapes-v1.bpn").packed
+    assert not identify(classifier).packed
+
+
+def test_a_category_is_asked_for_only_where_there_is_one(classifier, segmenter):
+    with pytest.raises(UserError, match="has no category input; found --category Mug"):
+        open_model(classifier).category_index("Mug")
+    with pytest.raises(UserError, match="found no --category; expected one of: Mug, Lamp"):
+        open_model(segmenter).category_index(None)
+    with pytest.raises(UserError, match="found --category Cup"):
+        open_model(segmenter).category_index("Cup")
+    open_model(classifier).require_classifier()
+    open_model(segmenter).require_segmenter()
+    with pytest.raises(UserError, match="bipointnet segment"):
+        open_model(segmenter).require_classifier()
+    with pytest.raises(UserError, match="bipointnet predict"):
+        open_model(classifier).require_segmenter()
+
+
+def data_for(predictor: Predictor, count: int) -> PointClouds:
+    """Random clouds with random labels, of the classes of a network."""
+    rng = np.random.default_rng(5)
+    split = Split(clouds(count, 40), rng.integers(0, 3, count).astype(np.int64))
+    return PointClouds("random", tuple(predictor.classes), split, split)
+
+
+def test_evaluation_counts_every_cloud_once_whatever_the_batches(classifier, monkeypatch):
+    predictor = open_model(classifier)
+    data = data_for(predictor, 23)
+    predictions = predictor.logits(data.test.points[:, :32]).argmax(axis=1)
+    seen: list[tuple[int, int]] = []
+    for points in (32, 5 * 32, 2**15):
+        monkeypatch.setattr(evaluate, "POINTS_PER_BATCH", points)
+        found = evaluate.evaluate_classifier(predictor, data, lambda done, total: seen.append((done, total)))
+        assert found.clouds == 23
+        np.testing.assert_array_equal(found.confusion.sum(axis=1), np.bincount(data.test.labels, minlength=3))
+        # Batches of other sizes may round a near tie the other way.
+        assert np.abs(found.confusion.sum(axis=0) - np.bincount(predictions, minlength=3)).sum() <= 2
+        assert seen[-1] == (23, 23)
+        assert found.entropy is not None
+        assert 0 < found.entropy <= 1
+
+
+def test_a_classification_by_hand():
+    confusion = np.array([[3, 1, 2], [0, 4, 0], [0, 0, 0]])
+    found = evaluate.Classification("random", ("a", "b", "c"), confusion, None)
+    assert (found.most_confused(0), found.most_confused(1)) == (("c", 2), None)
+    report = found.as_json()
+    assert report["oa"] == pytest.approx(70)
+    assert report["macc"] == pytest.approx(75)
+    assert report["class_accuracy"] == {"a": 50, "b": 100}, "a class without clouds is left out"
+    assert "entropy" not in report
+    assert json.loads(json.dumps(report))["confusion"] == confusion.tolist()
+
+
+def test_segmentation_scores_are_those_of_the_labels(segmenter):
+    predictor = open_model(segmenter)
+    rng = np.random.default_rng(6)
+    categories = rng.integers(0, 2, 11)
+    points = clouds(11)
+    truth = np.stack([rng.choice(PARTS[category], 32) for category in categories])
+    split = Split(points, categories.astype(np.int64), truth)
+    data = PointClouds("random", ("Mug", "Lamp"), split, split, tuple("uvwxy"), parts=((0, 1, 2), (3, 4)))
+    scores = evaluate.evaluate_segmenter(predictor, data)
+    labels = np.concatenate([predictor.label(x[None], int(c)) for x, c in zip(points, categories, strict=True)])
+    expected = metrics.confusion_matrix(truth.ravel(), labels.ravel(), 5)
+    assert np.abs(scores.confusion - expected).sum() <= 4, "up to near ties"
+    one = from_file.compare_with_truth(predictor, labels[0], truth[0], int(categories[0]))
+    iou = metrics.shape_ious(truth[:1], labels[:1], categories[:1], PARTS)
+    assert one.figures["miou"] == pytest.approx(iou[0])
+    counts = from_file.count_classes(predictor, labels[0])
+    assert sum(counts.values()) == 32
+    assert 0 not in counts.values()
+
+
+def test_data_that_do_not_match_are_refused(classifier):
+    predictor = open_model(classifier)
+    data = data_for(predictor, 4)
+    evaluate.require_matching_data("d", data, predictor)
+    other = PointClouds("d", ("a", "b", "x"), data.train, data.test)
+    with pytest.raises(UserError, match=r"d: its 3 classes are not the 3 of mine that .* was trained on"):
+        evaluate.require_matching_data("d", other, predictor)
+    wide = Split(np.zeros((4, 40, 6), np.float32), data.test.labels)
+    with pytest.raises(UserError, match="d: 6 channels per point; expected the 3"):
+        evaluate.require_matching_data("d", PointClouds("d", data.classes, wide, wide), predictor)
+
+
+def test_a_file_is_classified_by_at_most_the_points_of_training(classifier, tmp_path):
+    predictor = open_model(classifier)
+    x = clouds(1, 50)[0]
+    np.save(tmp_path / "large.npy", x)
+    np.save(tmp_path / "small.npy", x[:10])
+    (tmp_path / "mesh.off").write_text("OFF\n4 2 0\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n3 0 1 2\n3 0 1 3\n")
+    counts = {name: from_file.classify_file(predictor, tmp_path / name).points for name in ("large.npy", "small.npy")}
+    assert counts == {"large.npy": 32, "small.npy": 10}
+    assert from_file.classify_file(predictor, tmp_path / "mesh.off").points == 32, "a mesh is always sampled"
+    small = from_file.classify_file(predictor, tmp_path / "small.npy")
+    probabilities = predictor.predict(x[None, :10])[0]
+    assert small.probability == pytest.approx(float(probabilities.max()), rel=1e-3)
+    assert small.file == str(tmp_path / "small.npy")
+
+
+def test_inspection_counts_what_a_vanilla_pointnet_has(classifier, tmp_path):
+    pack.export_run(classifier, tmp_path / "m.bpn")
+    run, packed = inspection.inspect_model(classifier), inspection.inspect_model(tmp_path / "m.bpn")
+    one_bit = 32 * (64 * 128 + 128 * 1024) + 1024 * 512 + 512 * 256
+    assert run["multiply_adds"]["one_bit"] == packed["multiply_adds"]["one_bit"] == one_bit
+    assert run["multiply_adds"]["points"] == packed["multiply_adds"]["points"] == 32
+    assert run["training"]["epoch"] == 7
+    assert {layer["kind"] for layer in run["layers"]} == {"1 bit", "float", "norm"}
+    assert [o["op"] for o in packed["operations"]][:3] == ["points", "dense", "sign"]
+    assert packed["operations"][-1]["weights"] == "float16"
+    assert "fields" not in packed["operations"][0]
+    size = (tmp_path / "m.bpn").stat().st_size
+    assert packed["bytes"]["header"] + packed["bytes"]["tensors"] == packed["bytes"]["file"] == size
+    sizes = inspection.packed_sizes(bipointnet.load(tmp_path / "m.bpn"))
+    assert sizes["bytes"] == size
+    assert sizes["ratio"] == pytest.approx(sizes["fp32"] / size, abs=0.01)
+
+
+def test_a_run_is_evaluated_on_the_files_it_held_out(classifier, tmp_path):
+    """The split of a folder of one's own files is the recorded one, whatever files were added since."""
+    rng = np.random.default_rng(0)
+    for name in "abc":
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for i in range(6):
+            np.save(tmp_path / "data" / name / f"{i}.npy", rng.normal(size=(40, 3)).astype(np.float32))
+    held_out = ["a/5.npy", "b/0.npy", "c/3.npy"]
+    tensors, facts = checkpoint.load(classifier / "last.safetensors")
+    checkpoint.save(tmp_path / "last.safetensors", tensors, {**facts, "held_out": held_out})
+    predictor = open_model(tmp_path)
+    assert predictor.held_out == tuple(held_out)
+    data = evaluate.open_test_data(predictor, str(tmp_path / "data"))
+    assert sorted(data.held_out) == held_out
+    assert len(data.test) == 3

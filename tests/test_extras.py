@@ -1,0 +1,31 @@
+"""Optional packages: every hint names an extra that pyproject.toml has, with that package in it."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bipointnet import extras
+from bipointnet.errors import UserError
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+
+
+def test_every_package_is_in_the_extra_it_is_said_to_be_in():
+    for package, extra in extras._EXTRAS.items():
+        names = [requirement.split(">")[0].split("[")[0] for requirement in PROJECT["optional-dependencies"][extra]]
+        assert package in names
+
+
+def test_a_missing_package_is_one_sentence_with_the_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    extras.require("this", "numpy")
+    with pytest.raises(UserError) as error:
+        extras.require("this", "numpy", "matplotlib")
+    assert str(error.value) == (
+        "this needs matplotlib, which is not installed; install it with: pip install matplotlib (extra 'plot')"
+    )
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UserError, match=r"needs PyTorch and matplotlib, .*: pip install torch matplotlib \(extra"):
+        extras.require("this", "torch", "matplotlib")

@@ -1,0 +1,48 @@
+"""The files of a labeled cloud: their names, what may not be overwritten, and what is written."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bipointnet.data import clouds
+from bipointnet.data.clouds import Cloud
+from bipointnet.errors import UserError
+from bipointnet.viz.write import LONGEST_NAME, SUFFIXES, output_files, write_labeled
+
+
+def test_names_of_the_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert output_files(None, Path("a/mug.ply"), []) == [Path(f"mug-labels{suffix}") for suffix in SUFFIXES]
+    assert output_files(tmp_path, Path("mug.ply"), [])[0] == tmp_path / "mug-labels.ply"
+    assert output_files(Path("x.y"), Path("mug.ply"), [])[1] == Path("x.y.npy")
+    for name in ("x" * (LONGEST_NAME + 1), "ä" * (LONGEST_NAME // 2 + 1)):
+        with pytest.raises(UserError, match="expected the name of the files to write"):
+            output_files(Path(name), Path("mug.ply"), [])
+
+
+def test_no_input_and_no_folder_is_overwritten(tmp_path):
+    source = tmp_path / "mug.npy"
+    source.touch()
+    with pytest.raises(UserError, match="an input file, which would be overwritten"):
+        output_files(tmp_path / "mug", source, [source])
+    (tmp_path / "taken.html").mkdir()
+    with pytest.raises(UserError, match=r"taken\.html: a folder where a file should be written"):
+        output_files(tmp_path / "taken", source, [source])
+
+
+def test_coordinates_are_those_of_the_file_and_the_picture_needs_matplotlib(tmp_path, monkeypatch):
+    points = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    cloud = Cloud(points, origin=(1e6, 2e6, 0.0))
+    labels = np.arange(20) % 3
+    files = output_files(tmp_path / "far", Path("far.las"), [])
+    assert write_labeled(files, cloud, labels, list("abc"), "far", "z") == files
+    assert all(file.exists() for file in files)
+    np.testing.assert_array_equal(np.load(files[1]), labels)
+    again = clouds.read(files[0])
+    np.testing.assert_allclose(again.points + np.array(again.origin), points + np.array(cloud.origin), atol=1e-3)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    files = output_files(tmp_path / "near", Path("far.las"), [])
+    assert write_labeled(files, cloud, labels, list("abc"), "far", "z") == files[:-1]
+    assert not files[-1].exists()
