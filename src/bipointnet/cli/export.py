@@ -25,7 +25,7 @@ def export(
     if last not in LAST:
         raise UserError(f"--last is {last!r}; expected one of {', '.join(LAST)}")
     if path.is_dir():
-        raise UserError(f"{path}: a folder; expected the file to write; name a file in it")
+        raise UserError(f"{path}: a folder; expected the name of the packed model to write")
     if identify(run).packed:
         raise UserError(f"{run}: a packed model already; expected a run folder or a checkpoint")
     require("this command", "torch", "safetensors")

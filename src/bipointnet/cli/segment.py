@@ -59,7 +59,7 @@ def segment(
     number = predictor.category_index(category)
     files = output_files(stem, file, [file, predictor.path, *([truth] if truth else [])])
     cloud = clouds.read(file)
-    expected = None if truth is None else read_labels(truth, len(cloud.points), len(predictor.classes))
+    true_labels = None if truth is None else read_labels(truth, len(cloud.points), len(predictor.classes))
     with counting_bar("labeling") as progress:
         labels = from_file.label_cloud(predictor, cloud, file, number, progress)
     written = write_labeled(files, cloud, labels, predictor.classes, file.name, up or predictor.up)
@@ -67,7 +67,7 @@ def segment(
         hint = plain(install_hint("matplotlib"))
         err.print(f"No picture: matplotlib is not installed; install it with: {hint}", highlight=False, soft_wrap=True)
     counts = from_file.count_classes(predictor, labels)
-    scores = None if expected is None else from_file.compare_with_truth(predictor, labels, expected, number)
+    scores = None if true_labels is None else from_file.compare_with_truth(predictor, labels, true_labels, number)
     if as_json:
         report: dict[str, Any] = {"file": str(file), "points": len(labels), "classes": counts}
         report |= {"written": [str(path) for path in written]}
