@@ -146,7 +146,7 @@ def test_each_fold_of_six_areas_and_their_total(tmp_path):
     assert "holds runs already; add --resume" in run(*command, "-o", tmp_path / "runs", code=2)
     assert json.loads(run(*command, "-o", tmp_path / "runs", "--resume", "--json")) == total
     other = run(*command, "--method", "bnn", "-o", tmp_path / "runs", "--resume", code=2)
-    assert "started with method = 'lsr', now asked for 'bnn'" in other
+    assert "started with method = 'lsr', found 'bnn' now" in other
 
 
 def test_mistakes_are_answered_in_a_sentence_and_leave_nothing(parts, rooms, tmp_path):
@@ -183,7 +183,7 @@ def test_mistakes_are_answered_in_a_sentence_and_leave_nothing(parts, rooms, tmp
             ["--task", "part", "--category", "Unicorn"],
             "has no class 'Unicorn' to segment; expected is one of: Airplane",
         ),
-        (["--task", "semantic"], "holds no labelled rooms; expected data such as rooms; use --task part"),
+        (["--task", "semantic"], "has no labeled rooms; expected data such as rooms; use --task part"),
         (["--task", "semantic", "--fold", "each"], "has no folds; expected S3DIS; leave --fold out"),
         (["--task", "semantic", "--fold", "Area_1"], "has no folds, as S3DIS has; found fold 'Area_1'"),
     ],

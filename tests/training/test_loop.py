@@ -21,6 +21,7 @@ from bipointnet.data.dataset import PointClouds
 from bipointnet.errors import UserError
 from bipointnet.evaluation.networks import evaluate
 from bipointnet.models import MODELS, checkpoint
+from bipointnet.models.pointnet import orthogonality
 from bipointnet.nn import METHODS, POOLS, BinaryLinear, fused_layers, set_progress
 from bipointnet.nn.hooks import hooked
 from bipointnet.training.devices import Workers
@@ -91,14 +92,11 @@ def test_every_combination_takes_the_steps_of_adam_and_saves_what_it_evaluated(t
         output = run.model(clouds)
         loss = torch.nn.functional.cross_entropy(output.logits, labels)
         if output.transform is not None:
-            product = output.transform @ output.transform.mT
-            distance = torch.linalg.matrix_norm(torch.eye(product.shape[-1]) - product)
-            loss = loss + config.transform_penalty * distance.mean()
+            loss = loss + config.transform_penalty * orthogonality(output.transform)
         loss.backward()
         optimizer.step()
     saved = weights(tmp_path)
-    for name, value in run.model.state_dict().items():
-        torch.testing.assert_close(saved[name], value, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: name + text)
+    assert same(saved, run.model.state_dict())  # the same operations in the same order: equal bit for bit
 
     # A plain max leaves bits that are all +1; no gradient gets past some of them before training.
     if method == "fp" or pool != "max":
@@ -226,7 +224,7 @@ def test_init_copies_what_fits(tiny, tmp_path):
 
 
 def test_init_from_a_float_run_measures_alpha_for_its_weights(tiny, tmp_path):
-    """alpha is the standard deviation of the float product over that of the 1-bit one, in the first batch."""
+    """alpha = std(float product) / std(1-bit product) of the first batch."""
     train(dataclasses.replace(QUICK, method="fp"), tiny, tmp_path / "float")
     run = new_run(QUICK, tiny, init=tmp_path / "float")
     state, copied = run.model.state_dict(), weights(tmp_path / "float")
