@@ -65,7 +65,8 @@ def test_every_method_learns(tiny, tmp_path, method):
     figures = train(dataclasses.replace(QUICK, method=method, epochs=12), tiny, tmp_path / "run")
     rows = list(csv.DictReader((tmp_path / "run" / "metrics.csv").open()))
     assert [int(row["epoch"]) for row in rows] == list(range(1, 13))
-    # MEASURED_METHODS
+    # Measured over 5 seeds per method (ATEN_CPU_CAPABILITY=default; lsr also avx2): the loss falls to a factor of 0.02
+    # to 0.50, and the accuracy is 93.8 to 100 %. Chance is 33 %.
     assert float(rows[-1]["loss"]) < 0.8 * float(rows[0]["loss"])
     assert figures["last_oa"] > 67
 
@@ -208,7 +209,8 @@ Path(out, f"rank{os.environ['RANK']}.json").write_text(json.dumps({**seen, "oa":
     assert first["start"] == second["start"]
     assert first["end"] == second["end"] != first["start"]
     assert first["weight"] == second["weight"]
-    assert first["oa"] > 67  # MEASURED_DDP
+    # Measured over 6 seeds in one process, with ATEN_CPU_CAPABILITY = default and avx2: 87.5 to 100 %. Chance is 33 %.
+    assert first["oa"] > 67
     checkpoint.load_model(run)
 
 
