@@ -34,7 +34,7 @@ def commands(page: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_exist(page):
-    from bipointnet.cli.common import app
+    from bipointnet.cli import app
 
     known = typer.main.get_command(app).commands  # pyright: ignore[reportAttributeAccessIssue]
     for line in commands(page):

@@ -26,11 +26,11 @@ from bipointnet.nn import delta
 
 COUNTS = st.integers(1, 10**6)
 SHIFTS = st.floats(-3, 6)
-CHANCES = st.floats(0, 1)
+PROBABILITIES = st.floats(0, 1)
 
 
-@given(CHANCES)
-def test_proposition_1_a_bit_carries_most_where_both_values_are_as_likely(p):
+@given(PROBABILITIES)
+def test_proposition_1_the_entropy_of_a_bit_is_largest_if_both_values_are_equally_likely(p):
     assert 0 <= bit_entropy(p) <= 1
     assert bit_entropy(p) == pytest.approx(bit_entropy(1 - p), abs=1e-12)
     if abs(p - 0.5) > 1e-6:
@@ -45,14 +45,14 @@ def test_the_slope_of_the_entropy_is_the_log_of_the_odds(p):
 
 
 @given(st.integers(1, 40), st.integers(0, 40))
-def test_the_entropy_of_shares_is_that_of_metrics(total, ones):
+def test_the_entropy_of_a_fraction_is_that_of_metrics(total, ones):
     ones = min(ones, total)
     bits = (np.arange(total) < ones)[:, None]
     assert bit_entropy(ones / total) == pytest.approx(metrics.bit_entropy(bits)[0], abs=1e-12)
 
 
 @given(st.floats(-37, 8))
-def test_log_cdf_has_its_digits_in_both_tails(d):
+def test_log_cdf_is_accurate_in_both_tails(d):
     from scipy.special import log_ndtr
 
     assert theory.log_cdf(d) == pytest.approx(float(log_ndtr(d)), rel=1e-9)
@@ -73,7 +73,7 @@ def test_no_shift_on_a_fine_grid_beats_delta(n):
 
 @given(SHIFTS, st.floats(0, 1000), st.floats(1e-6, 1000))
 def test_theorem_1_the_entropy_falls_in_n_beyond_the_constant(shift, beyond, more):
-    """Beyond c, measured in multiples of c, as far as floats can tell the entropies apart from 0."""
+    """Beyond c, measured in multiples of c, as far as the entropies are distinguishable from 0 in floats."""
     c = decay_constant(shift)
     few, many = c * (1 + beyond), c * (1 + beyond) * (1 + more)
     assert max_pool_entropy(many, shift) < max_pool_entropy(few, shift) or max_pool_entropy(few, shift) == 0
@@ -81,8 +81,8 @@ def test_theorem_1_the_entropy_falls_in_n_beyond_the_constant(shift, beyond, mor
 
 
 @given(SHIFTS, st.floats(0.01, 0.9), st.floats(0.1, 0.9))
-def test_theorem_1_s_constant_is_the_least_one(shift, share, less):
-    """Below c the entropy still rises, so a smaller constant would not do."""
+def test_theorem_1_s_constant_is_the_smallest(shift, share, less):
+    """Below c the entropy still rises, so the theorem does not hold for a smaller constant."""
     c = decay_constant(shift)
     assert max_pool_entropy(c * share * less, shift) < max_pool_entropy(c * share, shift)
 
@@ -98,13 +98,13 @@ def test_theorem_1_the_entropy_goes_to_zero(shift):
 
 
 @given(COUNTS)
-def test_the_constant_of_delta_is_the_n_it_is_for(n):
+def test_the_constant_of_delta_n_is_n(n):
     assert decay_constant(delta(n)) == pytest.approx(n, rel=1e-6)
     assert decay_constant(0) == pytest.approx(1)
 
 
 @given(COUNTS)
-def test_plain_max_pooling_keeps_its_closed_form(n):
+def test_plain_max_pooling_has_its_closed_form(n):
     p = 2.0**-n
     expected = n * p + p / math.log(2) if p < 1e-9 else -p * math.log2(p) - (1 - p) * math.log2(max(1 - p, 1e-300))
     assert max_pool_entropy(n) == pytest.approx(expected, rel=1e-6)
@@ -117,7 +117,7 @@ def test_ema_avg_needs_no_shift(n, size, side):
     assert mean_pool_entropy(n, size) == pytest.approx(mean_pool_entropy(n, -size), abs=1e-12)
 
 
-def test_ema_avg_splits_simulated_means_in_halves():
+def test_ema_avg_splits_simulated_means_in_half():
     rng = np.random.default_rng(0)
     for n in (1, 20, 1024):
         means = rng.standard_normal((4000, n)).mean(axis=1)
@@ -133,27 +133,27 @@ def test_algorithm_1_agrees_with_the_closed_form_within_its_error(n):
     assert error < 0.02
 
 
-def test_the_standard_error_of_algorithm_1_is_what_repeats_show():
+def test_the_standard_error_of_algorithm_1_agrees_with_repeated_simulations():
     rng = np.random.default_rng(1)
     found = [delta_by_simulation(20, simulations=400, rng=rng) for _ in range(300)]
     assert np.std([value for value, _ in found]) == pytest.approx(found[0].error, rel=0.15)
 
 
 @given(st.integers(1, 10**5), st.integers(1, 10**5))
-def test_a_shift_for_another_n_costs_what_the_ratio_says(meant, found):
-    assert bits_lost(meant, found) == pytest.approx(1 - max_pool_entropy(found, delta(meant)), abs=1e-6)
-    assert bits_lost(meant, found) == pytest.approx(bits_lost(3 * meant, 3 * found), abs=1e-12)
-    if meant != found:
-        assert bits_lost(meant, found) > 0 == bits_lost(meant, meant)
+def test_the_cost_of_the_shift_of_another_n_depends_on_the_ratio(expected, pooled):
+    assert bits_lost(expected, pooled) == pytest.approx(1 - max_pool_entropy(pooled, delta(expected)), abs=1e-6)
+    assert bits_lost(expected, pooled) == pytest.approx(bits_lost(3 * expected, 3 * pooled), abs=1e-12)
+    if expected != pooled:
+        assert bits_lost(expected, pooled) > 0 == bits_lost(expected, expected)
 
 
 def test_half_and_twice_the_points_cost_little():
     assert bits_lost(1024, 512) == pytest.approx(0.1276, abs=1e-4)
     assert bits_lost(512, 1024) == pytest.approx(0.1887, abs=1e-4)
-    assert bits_lost(1, 1024) > 0.999, "no shift, in a cloud"
+    assert bits_lost(1, 1024) > 0.999, "no shift, for a whole cloud"
 
 
-@given(st.integers(1, 300), CHANCES, CHANCES)
+@given(st.integers(1, 300), PROBABILITIES, PROBABILITIES)
 def test_theorem_2_moments(inputs, p_weight, p_input):
     z = product_distribution(inputs, p_weight, p_input)
     e = theory.agreement(p_weight, p_input)
@@ -163,16 +163,16 @@ def test_theorem_2_moments(inputs, p_weight, p_input):
     assert z.variance == pytest.approx(4 * inputs * e * (1 - e), abs=1e-6)
 
 
-@given(st.integers(1, 2000), CHANCES)
-def test_theorem_2_balanced_weights_give_mean_0_and_variance_k_whatever_the_inputs(inputs, p_input):
+@given(st.integers(1, 2000), PROBABILITIES)
+def test_theorem_2_balanced_weights_give_mean_0_and_variance_k_for_all_inputs(inputs, p_input):
     z = product_distribution(inputs, 0.5, p_input)
     assert z.mean == pytest.approx(0, abs=1e-6)
     assert z.variance == pytest.approx(inputs, rel=1e-6)
 
 
-@given(st.integers(1, 9), CHANCES, CHANCES)
+@given(st.integers(1, 9), PROBABILITIES, PROBABILITIES)
 def test_theorem_2_counting_all_sign_vectors_gives_the_same(inputs, p_weight, p_input):
-    """Agreements of every pattern of K coins of chance e, one by one."""
+    """Agreements of every pattern of K bits of probability e, one by one."""
     e = theory.agreement(p_weight, p_input)
     expected = dict.fromkeys(range(-inputs, inputs + 1, 2), 0.0)
     for pattern in range(2**inputs):
@@ -184,25 +184,25 @@ def test_theorem_2_counting_all_sign_vectors_gives_the_same(inputs, p_weight, p_
 @pytest.mark.parametrize(
     ("inputs", "p_weight", "p_input"), [(1, 0.5, 0.5), (64, 0.5, 0.5), (64, 0.5, 0.9), (30, 0.3, 0.8)]
 )
-def test_theorem_2_distribution_is_that_of_drawn_signs(inputs, p_weight, p_input):
+def test_theorem_2_distribution_is_that_of_random_signs(inputs, p_weight, p_input):
     draws = 20_000
     z = simulate_products(inputs, draws, np.random.default_rng(2), p_weight, p_input)
     exact = product_distribution(inputs, p_weight, p_input)
     found = np.bincount((z + inputs) // 2, minlength=inputs + 1) / draws
-    # Dvoretzky-Kiefer-Wolfowitz: the distribution functions differ by more than this once in a million times.
+    # Dvoretzky-Kiefer-Wolfowitz: the distribution functions differ by more than this with a probability of 1e-6.
     assert np.abs(np.cumsum(found) - np.cumsum(exact.probabilities)).max() < math.sqrt(math.log(2e6) / (2 * draws))
     assert z.std() == pytest.approx(math.sqrt(exact.variance), rel=0.03)
 
 
 @given(st.integers(16, 2000))
-def test_theorem_2_the_normal_distribution_is_near(inputs):
-    """Half the summed differences of two distributions is the most by which the chance of anything differs."""
+def test_theorem_2_the_normal_distribution_is_close(inputs):
+    """By total variation: half the sum of absolute differences bounds the difference of any event's probability."""
     exact = product_distribution(inputs)
     gap = np.abs(exact.probabilities - normal_approximation(exact.values, inputs)).sum() / 2
     assert gap < 0.13 / inputs
 
 
-def test_survey_has_the_figures_people_quote():
+def test_survey_has_the_known_values():
     shown = theory.survey(simulations=200)
     assert {row["n"]: round(row["delta"], 4) for row in shown["pools"]}[1024] == 3.2044
     assert all(abs(row["monte_carlo"] - row["delta"]) < 5 * row["standard_error"] for row in shown["pools"])

@@ -121,7 +121,7 @@ def test_segment_labels_every_point_of_a_room_and_compares(rooms, tmp_path):
     model = bipointnet.load(rooms / "rooms.bpn")
     seen: list[tuple[int, int]] = []
     np.testing.assert_array_equal(
-        bipointnet.label(model, tmp_path / "room.npy", watch=lambda done, of: seen.append((done, of))), labels
+        bipointnet.label(model, tmp_path / "room.npy", progress=lambda done, total: seen.append((done, total))), labels
     )
     assert seen[-1][0] == seen[-1][1]
     np.testing.assert_array_equal(bipointnet.label(model, clouds.read(tmp_path / "room.npy"), threads=2), labels)

@@ -65,7 +65,7 @@ def test_a_run_answers_as_its_network_does(classifier):
     assert (predictor.task, predictor.classes, predictor.categories) == ("classify", ["a", "b", "c"], [])
     assert (predictor.channels, predictor.points, predictor.up, predictor.data) == (3, 32, "y", "mine")
     assert predictor.facts == {"epoch": 7}
-    network, _ = checkpoint.load_model(classifier)
+    network, _ = checkpoint.load_run(classifier)
     x = clouds(5)
     with torch.no_grad():
         expected = network(normalize(torch.from_numpy(x)))
@@ -115,8 +115,8 @@ def test_only_parts_of_the_category_are_predicted(segmenter, tmp_path):
 
 def test_a_model_is_loaded_once(classifier, monkeypatch):
     calls = []
-    load = checkpoint.load_model
-    monkeypatch.setattr(checkpoint, "load_model", lambda path: calls.append(path) or load(path))
+    load = checkpoint.load_run
+    monkeypatch.setattr(checkpoint, "load_run", lambda path: calls.append(path) or load(path))
     predictor = open_model(classifier)
     assert calls == [], "the description is enough until the first prediction"
     predictor.predict(clouds(2))

@@ -23,7 +23,7 @@ from bipointnet.data.shapes import make_object
 from bipointnet.models import PointNet, ScenePointNet
 from bipointnet.models.blueprint import Blueprint
 from bipointnet.models.pointnet import TNet
-from bipointnet.nn import LSR, BinaryLinear, EntropyMax, calibrate
+from bipointnet.nn import Reads, calibrate
 from bipointnet.packing import pack
 from bipointnet.runtime import reference
 
@@ -52,10 +52,10 @@ def _labels_points(manifest: dict[str, Any]) -> bool:
 class SmallTNet(TNet):
     """A T-Net of few channels."""
 
-    def __init__(self, plan: Blueprint, in_channels: int, size: int, first: Any = None) -> None:
+    def __init__(self, plan: Blueprint, in_channels: int, size: int, reads: Reads | None = None) -> None:
         nn.Module.__init__(self)
         self.size = size
-        self.points = plan.mlp([in_channels, 24, 40], first=first)
+        self.points = plan.mlp([in_channels, 24, 40], reads)
         self.pooled = plan.pooled_layer(40, 72)
         self.head = plan.mlp([72, 48, 32])
         self.last = plan.linear(32, size * size)
@@ -63,8 +63,8 @@ class SmallTNet(TNet):
 
 def begin_with(net: PointNet | ScenePointNet, plan: Blueprint, in_channels: int) -> None:
     """An encoder like PointNet's of few channels, with both T-Nets."""
-    net.input_transform = SmallTNet(plan, in_channels, 3, first=plan.first)
-    net.first = plan.layer(in_channels, 24, linear=plan.first)
+    net.input_transform = SmallTNet(plan, in_channels, 3, reads="points")
+    net.first = plan.layer(in_channels, 24, reads="points")
     net.feature_transform = SmallTNet(plan, 24, 24)
     net.points = plan.mlp([24, 40])
     net.pooled = plan.pooled_layer(40, 130)
@@ -73,17 +73,17 @@ def begin_with(net: PointNet | ScenePointNet, plan: Blueprint, in_channels: int)
 class SmallPointNet(PointNet):
     def __init__(self, num_classes: int) -> None:
         nn.Module.__init__(self)
-        plan = Blueprint(linear=BinaryLinear.of(LSR()), pool=EntropyMax())
+        plan = Blueprint.of("a golden file", linear="lsr", pool="ema-max")
         begin_with(self, plan, 3)
-        self.end_with(plan, [130, 64, 48], num_classes)
+        self.add_head(plan, [130, 64, 48], num_classes)
 
 
 class SmallScenePointNet(ScenePointNet):
     def __init__(self, num_classes: int) -> None:
         nn.Module.__init__(self)
-        plan = Blueprint(linear=BinaryLinear.of(LSR()), pool=EntropyMax())
+        plan = Blueprint.of("a golden file", linear="lsr", pool="ema-max")
         begin_with(self, plan, 9)
-        self.end_with(plan, 24 + 130, [64, 48, 32], num_classes)
+        self.add_head(plan, 24 + 130, [64, 48, 32], num_classes)
 
 
 def objects(count: int, points: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -30,7 +30,7 @@ MODULES = [
 
 
 def test_public_names_are_found():
-    assert {"binarize", "calibrate", "load_model", "set_progress", "Method", "BinaryConv", "PointPool"} <= set(PUBLIC)
+    assert {"binarize", "calibrate", "load_run", "set_progress", "Method", "BinaryConv", "PointPool"} <= set(PUBLIC)
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -21,6 +21,7 @@ from bipointnet.data.dataset import PointClouds
 from bipointnet.errors import UserError
 from bipointnet.evaluation.networks import evaluate
 from bipointnet.models import MODELS, checkpoint
+from bipointnet.models.pointnet import orthogonality
 from bipointnet.nn import METHODS, POOLS, BinaryLinear, fused_layers, set_progress
 from bipointnet.nn.hooks import hooked
 from bipointnet.training.devices import Workers
@@ -64,7 +65,8 @@ def test_every_method_learns(tiny, tmp_path, method):
     figures = train(dataclasses.replace(QUICK, method=method, epochs=12), tiny, tmp_path / "run")
     rows = list(csv.DictReader((tmp_path / "run" / "metrics.csv").open()))
     assert [int(row["epoch"]) for row in rows] == list(range(1, 13))
-    # MEASURED_METHODS
+    # Measured over 5 seeds per method (ATEN_CPU_CAPABILITY=default; lsr also avx2): the loss falls to a factor of 0.02
+    # to 0.50, and the accuracy is 93.8 to 100 %. Chance is 33 %.
     assert float(rows[-1]["loss"]) < 0.8 * float(rows[0]["loss"])
     assert figures["last_oa"] > 67
 
@@ -91,14 +93,11 @@ def test_every_combination_takes_the_steps_of_adam_and_saves_what_it_evaluated(t
         output = run.model(clouds)
         loss = torch.nn.functional.cross_entropy(output.logits, labels)
         if output.transform is not None:
-            product = output.transform @ output.transform.mT
-            distance = torch.linalg.matrix_norm(torch.eye(product.shape[-1]) - product)
-            loss = loss + config.transform_penalty * distance.mean()
+            loss = loss + config.transform_penalty * orthogonality(output.transform)
         loss.backward()
         optimizer.step()
     saved = weights(tmp_path)
-    for name, value in run.model.state_dict().items():
-        torch.testing.assert_close(saved[name], value, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: name + text)
+    assert same(saved, run.model.state_dict())  # the same operations in the same order: equal bit for bit
 
     # A plain max leaves bits that are all +1; no gradient gets past some of them before training.
     if method == "fp" or pool != "max":
@@ -210,7 +209,8 @@ Path(out, f"rank{os.environ['RANK']}.json").write_text(json.dumps({**seen, "oa":
     assert first["start"] == second["start"]
     assert first["end"] == second["end"] != first["start"]
     assert first["weight"] == second["weight"]
-    assert first["oa"] > 67  # MEASURED_DDP
+    # Measured over 6 seeds in one process, with ATEN_CPU_CAPABILITY = default and avx2: 87.5 to 100 %. Chance is 33 %.
+    assert first["oa"] > 67
     checkpoint.load_run(run)
 
 
@@ -226,7 +226,7 @@ def test_init_copies_what_fits(tiny, tmp_path):
 
 
 def test_init_from_a_float_run_measures_alpha_for_its_weights(tiny, tmp_path):
-    """alpha is the standard deviation of the float product over that of the 1-bit one, in the first batch."""
+    """alpha = std(float product) / std(1-bit product) of the first batch."""
     train(dataclasses.replace(QUICK, method="fp"), tiny, tmp_path / "float")
     run = new_run(QUICK, tiny, init=tmp_path / "float")
     state, copied = run.model.state_dict(), weights(tmp_path / "float")

@@ -119,10 +119,12 @@ def test_totals_over_folds_are_those_of_the_summed_confusion():
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("method", ["fp", "lsr"])
-def test_one_network_for_all_categories_learns(method, tmp_path):
+@pytest.mark.parametrize(("method", "least"), [("fp", 60), ("lsr", 30)])
+def test_one_network_for_all_categories_learns(method, least, tmp_path):
     figures = train(dataclasses.replace(PART, method=method, epochs=6), parts(128), tmp_path / "run")
-    assert figures["last_miou"] > 50
+    # Measured over 6 seeds with ATEN_CPU_CAPABILITY = default and avx2: fp 78.6 to 82.6, lsr 37.8 to 62.4. Before
+    # training, the mIoU is 19.8 to 21.9.
+    assert figures["last_miou"] > least
     assert figures["scores"]["category_iou"].keys() == set(parts().classes)
     assert figures["best_miou"] >= figures["last_miou"]
 

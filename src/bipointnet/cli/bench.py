@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from bipointnet.cli.common import AS_JSON, PACKED, counting_bar, empty_table, out, plain, print_json, print_line
-from bipointnet.extras import install_hint
+from bipointnet.extras import install_hint, installed
 
 
 def bench(
@@ -22,10 +22,13 @@ def bench(
 
     Compares with ONNX Runtime, OpenVINO and PyTorch, if they are installed.
     """
-    from bipointnet.runtime.bench import bench as measure
+    if installed("torch"):
+        from bipointnet.evaluation.bench_torch import bench as measure
+    else:
+        from bipointnet.runtime.bench import bench as measure
 
     with counting_bar("benchmarking") as progress:
-        report = measure(path, points=points, threads=threads, rounds=rounds, watch=progress)
+        report = measure(path, points=points, threads=threads, rounds=rounds, progress=progress)
     if as_json:
         print_json(report)
         return
@@ -42,25 +45,25 @@ def print_benchmark(report: dict[str, Any]) -> None:
     threads = report["threads"]
     table = empty_table(
         f"One cloud of {report['points']} points, {threads} thread{'s' if threads > 1 else ''}",
-        {"runtime": "left", "p50": "right", "p99": "right", "cold": "right", f"{report['isa']} is faster": "right"},
+        {"runtime": "left"} | dict.fromkeys(("p50", "p99", "first call", f"{report['isa']} is faster"), "right"),
     )
-    ours = report["ours_us"]
-    for name, us in report["isas"].items():
+    packed = report["packed_us"]
+    for name, us in report["isas_us"].items():
         here = name == report["isa"]
-        p99, cold = (f"{report[key]['ours']:,.0f} us" if here else "" for key in ("p99_us", "cold_us"))
-        table.add_row(f"1-bit, {name}", f"{us:,.0f} us", p99, cold, "" if here else f"{us / ours:.1f} x")
+        p99, first = (f"{report[key]['packed']:,.0f} us" if here else "" for key in ("p99_us", "first_call_us"))
+        table.add_row(f"1-bit, {name}", f"{us:,.0f} us", p99, first, "" if here else f"{us / packed:.1f} x")
     for name, us in report["peers_us"].items():
         kind = "int8" if name.endswith("_int8") else "float32"
-        p99, cold = (f"{report[key][name]:,.0f} us" for key in ("p99_us", "cold_us"))
+        p99, first = (f"{report[key][name]:,.0f} us" for key in ("p99_us", "first_call_us"))
         runtime = f"{kind}, {name.removesuffix('_int8')}"
-        table.add_row(runtime, f"{us:,.0f} us", p99, cold, f"{report['ratio'][name]:.1f} x")
+        table.add_row(runtime, f"{us:,.0f} us", p99, first, f"{report['speedup'][name]:.1f} x")
     out.print(table)
     batch = report["batch"]
-    times = batch["us_a_cloud"]
+    times = batch["us_per_cloud"]
     out.print(
         f"All of `predict` or `segment`, with normalization and probabilities: {report['predict_us']:,.0f} us. "
         f"A batch of {batch['clouds']} clouds: {times['one_thread']:,.0f} us per cloud on one thread, "
-        f"{times['threads']:,.0f} us on {batch['threads']} ({batch['speedup']:.2f} x). "
+        f"{times['all_threads']:,.0f} us on {batch['threads']} ({batch['speedup']:.2f} x). "
         f"{report['bytes']['ratio']:.1f} times smaller than float32. {report['machine']['cpu']}",
         highlight=False,
     )

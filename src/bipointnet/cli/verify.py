@@ -40,7 +40,12 @@ def verify(
                 f"{data}: {clouds.shape[-1]} channels per point; expected the {model.channels} that {path} reads"
             )
     with counting_bar("verifying") as progress:
-        report = compare(path, data=clouds, run=run, watch=progress)
+        if run is None:
+            report = compare(path, data=clouds, progress=progress)
+        else:
+            from bipointnet.evaluation.verify_torch import verify_against_run
+
+            report = verify_against_run(path, run, data=clouds, progress=progress)
     if as_json:
         print_json(report)
     else:
@@ -51,40 +56,11 @@ def verify(
 
 def print_verification(report: dict[str, Any]) -> None:
     """What was compared, how many values differ and why that is acceptable, and the verdict."""
-    golden, torch = report["golden"], report["torch"]
-    isas = ", ".join(golden["isas"])
-    rows = [("golden vector", f"logits within {golden['tolerance']:g} of those in the file, on {isas}")]
-    exact = {"NumPy reference": report["oracle"], **report["isas"]}
-    rows += [(name, f"{_tally(tally, 'values')} (bit for bit, against portable)") for name, tally in exact.items()]
-    if torch:
-        rows += [("PyTorch, float64", f"{_tally(torch, 'bits')}{_explained(torch)}")]
-        labels = {"labels": torch["labels"], "different": torch["labels_different"]}
-        rows += [("", _tally(labels, "labels"))]
+    from bipointnet.runtime.verify import failures, summary
+
     print_line(f"Compared on {report['clouds']} clouds:")
-    for name, text in rows:
+    for name, text in summary(report):
         print_line(f"  {name:18}{text}")
-    for tally in [*exact.values(), *([torch] if torch else [])]:
-        for place in tally["places"]:
-            print_line(f"  [red]wrong:[/] {plain(place)}")
-    if report["ok"]:
-        print_line("OK: all checks passed")
-    else:
-        wrong = sum(tally["different"] for tally in exact.values()) + (torch["unexplained"] if torch else 0)
-        print_line(f"[bold red]FAILED:[/] {wrong:,} values differ that must be equal")
-
-
-def _tally(tally: dict[str, Any], counted: str) -> str:
-    total, different = tally[counted], tally["different"]
-    return f"{total:,} {counted}, " + (f"{different:,} differ" if different else "all equal")
-
-
-def _explained(torch: dict[str, Any]) -> str:
-    """Why bits may differ: the core sums in float32, so a sum that rounds across its threshold flips a bit."""
-    if not torch["different"] or torch["unexplained"]:
-        return ""
-    others = torch["different"] - torch["near_zero"]
-    follow = f"; the other {others:,} follow from these" if others else ""
-    return (
-        f", as expected: {torch['near_zero']:,} come from sums so close to their threshold that float32 rounding "
-        f"decides{follow}"
-    )
+    for place in failures(report):
+        print_line(f"  [red]wrong:[/] {plain(place)}")
+    print_line("OK: all checks passed" if report["ok"] else "[bold red]FAILED[/]")

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -36,14 +36,16 @@ from bipointnet.nn.methods import Method
 from bipointnet.nn.names import as_method, as_pool
 from bipointnet.nn.pools import EntropyMax, EntropyMean, MaxPool, MeanPool, MeasuredMax
 
+Network = TypeVar("Network", bound=nn.Module)
+
 
 def binarize(
-    model: nn.Module,
+    model: Network,
     method: Method | str = "lsr",
     pool: nn.Module | str = "ema-max",
     exclude: str | Sequence[str] = (),
     example: Any = None,
-) -> tuple[nn.Module, Report]:
+) -> tuple[Network, Report]:
     """Convert `model` to 1 bit: returns the new network and a report of what changed, what did not, and why.
 
     The new layers start from the old weights; the rest of the network is copied. Train the result. Before training,
@@ -84,7 +86,10 @@ def binarize(
     if lazy:
         raise UserError(f"binarize: {lazy[0]} has no shape yet, expected a built network; run a batch through it first")
     inputs = example if example is None or isinstance(example, tuple) else (example,)
-    return _Conversion(model, method, pool, (exclude,) if isinstance(exclude, str) else tuple(exclude), inputs).run()
+    network, report = _Conversion(
+        model, method, pool, (exclude,) if isinstance(exclude, str) else tuple(exclude), inputs
+    ).run()
+    return cast(Network, network), report
 
 
 class _Conversion:

@@ -6,10 +6,9 @@ from typing import Any
 
 from bipointnet.evaluation.model_file import identify
 from bipointnet.evaluation.predictor import open_run
-from bipointnet.runtime import bench
+from bipointnet.runtime import float_twin
 from bipointnet.runtime import model as runtime
-
-_WEIGHTS = {"U64": "1 bit", "F16": "float16"}
+from bipointnet.runtime.operations import Operation
 
 
 def inspect_model(path: Path) -> dict[str, Any]:
@@ -25,14 +24,9 @@ def inspect_packed(model: runtime.Model) -> dict[str, Any]:
         counted = (o for o in operations if o.one_bit == one_bit)
         return sum(o.multiply_adds * (model.points if o.on_points else 1) for o in counted)
 
-    def described(index: int, operation: runtime.Operation) -> dict[str, Any]:
-        weights = model.tensors.get(f"{index}.weight")
+    def described(operation: Operation) -> dict[str, Any]:
         facts = operation._asdict()
-        return {
-            **facts.pop("fields"),
-            **facts,
-            "weights": None if weights is None else _WEIGHTS.get(weights.dtype, "float32"),
-        }
+        return {**facts.pop("fields"), **facts}
 
     tensors = sum(tensor.bytes for tensor in model.tensors.values())
     return {
@@ -42,7 +36,7 @@ def inspect_packed(model: runtime.Model) -> dict[str, Any]:
         "categories": model.categories,
         "channels": model.channels,
         "normalize": model.manifest["normalize"],
-        "operations": [described(i, operation) for i, operation in enumerate(operations)],
+        "operations": [described(operation) for operation in operations],
         "multiply_adds": {"points": model.points, "one_bit": multiply_adds(True), "float": multiply_adds(False)},
         "bytes": {"file": model.bytes, "tensors": tensors, "header": model.bytes - tensors},
         "training": model.manifest["training"],
@@ -93,5 +87,5 @@ def inspect_run(path: Path) -> dict[str, Any]:
 
 def packed_sizes(model: runtime.Model) -> dict[str, Any]:
     """Bytes of a packed model and of the same network in float32, and the ratio of the two."""
-    fp32 = bench.float_bytes(bench.float_twin(model))
+    fp32 = float_twin.float_bytes(float_twin.float_twin(model))
     return {"bytes": model.bytes, "fp32": fp32, "ratio": round(fp32 / model.bytes, 2)}

@@ -67,7 +67,7 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
 def map_batches(model: nn.Module, function: Callable[[slice], T], count: int, batch: int) -> list[T]:
     """Call function(rows) for consecutive slices of `count` rows, with `model` in eval mode and without gradients.
 
-    `function` prepares the inputs of these rows, runs the model and returns only what is needed of its output.
+    `function` prepares the inputs of these rows, runs the model and returns a small result: predictions, not logits.
     """
     with eval_mode(model):
         return [function(slice(start, min(start + batch, count))) for start in range(0, count, batch)]

@@ -121,7 +121,7 @@ class PackedPredictor(Predictor):
         return self.model.predict(clouds, threads=_threads()).probabilities
 
     def accepted(self, category: int | None = None) -> np.ndarray:
-        return self.model.parts(category)
+        return self.model.accepted_classes(category)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class RunPredictor(Predictor):
         """The network in eval mode. It is loaded, and PyTorch imported, on first use."""
         from bipointnet.models import checkpoint
 
-        return checkpoint.load_model(self.file)[0]
+        return checkpoint.load_run(self.file)[0]
 
     def run(self, clouds: np.ndarray, category: int | None = None) -> Answer:
         import torch

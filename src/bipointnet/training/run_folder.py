@@ -93,7 +93,7 @@ def require_same_config(folder: Path, started: dict[str, Any], config: Config) -
 
 def copy_weights(model: nn.Module, source: Path) -> set[str]:
     """Copy every tensor of a run into `model` whose name and shape fit; returns the names copied."""
-    path = checkpoint.find(source)
+    path = checkpoint.checkpoint_path(source)
     tensors, _ = checkpoint.load(path)
     own = model.state_dict()
     fitting = {name: value for name, value in tensors.items() if name in own and own[name].shape == value.shape}
