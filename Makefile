@@ -9,7 +9,7 @@ INPUTS := pyproject.toml constraints.txt $(CORE)
 # Bytecode is left to the first import (or to DEV_READY): compiling all of PyTorch takes longer than the rest.
 PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
 
-.PHONY: install demo test test-all lint core-test sanitize aarch64 armhf fuzz clean
+.PHONY: install demo test test-all lint core-test sanitize sanitize-all learning aarch64 armhf fuzz clean
 
 install: $(READY)
 
@@ -18,7 +18,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(READY): $(INPUTS) | $(BIN)/python
-	$(PIP_INSTALL) --editable '.[train]'
+	$(PIP_INSTALL) --editable '.[train,plot,tensorboard]'
 	@touch $@
 
 $(DEV_READY): $(READY)
@@ -40,7 +40,13 @@ test: $(DEV_READY)
 	$(BIN)/pytest -n 2 --dist worksteal
 
 test-all: $(DEV_READY)
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf fuzz
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf fuzz sanitize-all
+	$(MAKE) --no-print-directory learning
+
+# Tests that train must not depend on the rounding of one CPU. PyTorch cannot compile C++ with the capability `default`.
+learning: $(DEV_READY)
+	ATEN_CPU_CAPABILITY=default $(BIN)/pytest -n 2 --dist worksteal -m learning -k 'not test_compile_checks_itself'
+	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(BIN)/pytest -n 2 --dist worksteal -m learning
 
 # The C++ tests: as they are, under sanitizers, and on ARM under qemu. A target without its tools prints SKIPPED.
 CMAKE = $(BIN)/cmake
@@ -51,11 +57,17 @@ core-test: $(DEV_READY)
 	$(CMAKE) -S . -B build/core $(BUILD_TESTS) build/core -j 2 > build/core.log || (cat build/core.log; exit 1)
 	$(CTEST) build/core
 
+SANITIZE = -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-g1 -O1 -fsanitize=address,undefined -fno-sanitize-recover=all"
 sanitize: $(DEV_READY)
-	$(CMAKE) -S . -B build/sanitize -DCMAKE_BUILD_TYPE=None \
-	  -DCMAKE_CXX_FLAGS="-g1 -O1 -fsanitize=address,undefined -fno-sanitize-recover=all" \
+	$(CMAKE) -S . -B build/sanitize $(SANITIZE) \
 	  $(BUILD_TESTS) build/sanitize --target core_tests -j 2 > build/sanitize.log || (cat build/sanitize.log; exit 1)
 	$(CTEST) build/sanitize
+
+# The same, with the checks for undefined behavior in the kernels of every instruction set: minutes to compile.
+sanitize-all: $(DEV_READY)
+	$(CMAKE) -S . -B build/sanitize-all $(SANITIZE) -DBIPOINTNET_SANITIZE_KERNELS=ON \
+	  $(BUILD_TESTS) build/sanitize-all --target core_tests -j 2 > build/sanitize-all.log || (cat build/sanitize-all.log; exit 1)
+	$(CTEST) build/sanitize-all
 
 # $(1): target, $(2): compiler prefix, $(3): names of the emulator
 define board

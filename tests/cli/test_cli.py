@@ -126,7 +126,7 @@ def test_verify_compares_everything(trained, packed, tmp_path):
     report = json.loads(succeed("verify", packed, "--run", folder, "--data", data, "--json"))
     assert report["ok"]
     assert report["clouds"] == report["torch"]["clouds"] == 37
-    assert report["torch"]["unexplained"] == 0
+    assert report["torch"]["bits_unexplained"] == 0
     shown = succeed("verify", packed, "--run", folder)
     assert "Compared on 7 clouds:" in shown
     assert "PyTorch, float64" in shown
@@ -145,10 +145,17 @@ def verification(**torch: int) -> str:
     """What `verify` prints of a report with these figures of the comparison with PyTorch."""
     report = {
         "clouds": 7,
-        "golden": {"isas": ["avx2", "portable"], "tolerance": 1e-5},
-        "oracle": {"values": 5000, "different": 0, "places": []},
-        "isas": {"avx2": {"values": 6000, "different": 0, "places": []}},
-        "torch": {"bits": 9000, "labels": 7, "labels_different": 0, "places": [], **torch},
+        "golden_vector": {"isas": ["avx2", "portable"], "tolerance": 1e-5},
+        "reference": {"values_compared": 5000, "values_different": 0, "first_differences": []},
+        "isas": {"avx2": {"values_compared": 6000, "values_different": 0, "first_differences": []}},
+        "torch": {
+            "bits_compared": 9000,
+            "labels_compared": 7,
+            "labels_different": 0,
+            "labels_unexplained": 0,
+            **{f"bits_{name}": count for name, count in torch.items()},
+            "first_unexplained": [],
+        },
         "ok": not torch["unexplained"],
     }
     console = Console(file=io.StringIO(), width=200)
@@ -160,15 +167,14 @@ def verification(**torch: int) -> str:
 
 
 def test_verify_says_why_bits_may_differ():
-    shown = verification(different=33, near_zero=3, unexplained=0)
-    assert "5,000 values, all equal (bit for bit, against portable)" in shown
-    assert "9,000 bits, 33 differ, as expected: 3 come from sums so close to their threshold" in shown
+    shown = verification(different=33, within_rounding=3, that_follow=30, unexplained=0)
+    assert "5,000 values compared with the portable core, none differs" in shown
+    assert "9,000 bits compared, 33 differ, as expected: 3 float sums are within float32 rounding" in shown
     assert "the other 30 follow from these" in shown
     assert shown.endswith("OK: all checks passed\n")
-    shown = verification(different=0, near_zero=0, unexplained=0)
-    assert "9,000 bits, all equal" in shown
-    assert "differ" not in shown
-    shown = verification(different=33, near_zero=3, unexplained=2)
+    shown = verification(different=0, within_rounding=0, that_follow=0, unexplained=0)
+    assert "9,000 bits compared, none differs" in shown
+    shown = verification(different=33, within_rounding=3, that_follow=28, unexplained=2)
     assert "as expected" not in shown
     assert "FAILED: 2 values differ that must be equal" in shown
     assert "OK" not in shown
@@ -178,7 +184,7 @@ def test_bench_prints_a_table_and_json():
     path = GOLDEN / "shapes-v1.bpn"
     report = json.loads(succeed("bench", path, "--points", "32", "--rounds", "3", "--json"))
     assert (report["points"], report["threads"], report["rounds"]) == (32, 1, 3)
-    assert report["ratio"]["torch"] > 0
+    assert report["speedup"]["torch"] > 0
     shown = without_torch("bench", path, "--points", "32", "--rounds", "3")
     assert shown.returncode == 0, shown.stderr
     assert "portable" in shown.stdout
@@ -258,7 +264,7 @@ def test_demo_trains_evaluates_and_draws(tmp_path, monkeypatch, tiny):
     monkeypatch.setattr(demo, "VERIFIED_CLOUDS", 2)
     deployed = demo.deploy(tmp_path, data, trained_networks[0], lambda done, of: None)
     assert deployed["verify"]["ok"]
-    assert deployed["verify"]["torch"]["unexplained"] == 0
+    assert deployed["verify"]["torch"]["bits_unexplained"] == 0
     assert (tmp_path / "demo.bpn").stat().st_size == deployed["bench"]["bytes"]["packed"]
     assert deployed["as_torch"] >= deployed["clouds"] - 1, "the last layer is rounded to float16"
     assert deployed["name"] in tiny.classes

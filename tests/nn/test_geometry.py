@@ -118,7 +118,7 @@ def test_a_far_origin_costs_no_precision():
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 64, 1024])
 def test_distances_on_the_grid_are_exact(channels):
-    """The largest sums a cloud can have, against Python's integers."""
+    """The largest sums of a cloud, against Python's integers."""
     x = cloud(1, 6, channels)
     x[0, 0], x[0, 1] = x.min() * 1.9, x.max() * 1.9
     (grid,), _ = geometry._grid(x)

@@ -388,10 +388,7 @@ def test_a_single_class_is_refused(tiny, tmp_path):
 
 
 def test_the_held_out_files_and_the_data_path_are_recorded(tiny, tmp_path):
-    class Folder(PointClouds):
-        held_out = ("ball/1.npy", "stick/7.npy")
-
-    data = Folder(tiny.name, tiny.classes, tiny.train, tiny.test)
+    data = dataclasses.replace(tiny, held_out=("ball/1.npy", "stick/7.npy"))
     figures = train(dataclasses.replace(QUICK, epochs=1), data, tmp_path, data_path="my/clouds")
     assert figures["held_out"] == ["ball/1.npy", "stick/7.npy"]
     assert figures["data_path"] == "my/clouds"

@@ -56,11 +56,14 @@ def verify(
 
 def print_verification(report: dict[str, Any]) -> None:
     """What was compared, how many values differ and why that is acceptable, and the verdict."""
-    from bipointnet.runtime.verify import failures, summary
+    from bipointnet.runtime.verify import count_failures, failures, summary
 
     print_line(f"Compared on {report['clouds']} clouds:")
     for name, text in summary(report):
         print_line(f"  {name:18}{text}")
     for place in failures(report):
         print_line(f"  [red]wrong:[/] {plain(place)}")
-    print_line("OK: all checks passed" if report["ok"] else "[bold red]FAILED[/]")
+    if report["ok"]:
+        print_line("OK: all checks passed")
+    else:
+        print_line(f"[bold red]FAILED:[/] {count_failures(report):,} values differ that must be equal")

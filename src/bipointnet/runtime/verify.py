@@ -163,6 +163,13 @@ def summary(report: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+def count_failures(report: dict[str, Any]) -> int:
+    """How many values differ that must be equal; 0 if the report is ok."""
+    different = sum(tally["values_different"] for tally in (report["reference"], *report["isas"].values()))
+    torch = report["torch"]
+    return different + (torch["bits_unexplained"] + torch["labels_unexplained"] if torch else 0)
+
+
 def failures(report: dict[str, Any]) -> list[str]:
     """The first differences that are not acceptable; empty if the report is ok."""
     tallies = [report["reference"], *report["isas"].values()]

@@ -97,7 +97,7 @@ class Run:
         return torch.from_numpy(split.points).to(self.device), torch.from_numpy(split.labels).to(self.device)
 
     def _calibrate(self, first: tuple[Tensor, ...], copied: set[str]) -> None:
-        """Set the values a network takes from its first batch, unless they were all copied from another run."""
+        """Set the values that a network takes from its first batch, unless they were all copied from another run."""
         measured = {name for name in self.model.state_dict() if name.endswith((".alpha", ".shift"))}
         if measured - copied:
             calibrate(self.model, *first)
@@ -113,18 +113,13 @@ class Run:
         return kind(groups, lr=self.config.lr, fused=True)
 
     @property
-    def held_out(self) -> list[str]:
-        """The files of the test split, if it was drawn from a folder without one."""
-        return list(getattr(self.data, "held_out", ()))
-
-    @property
     def facts(self) -> dict[str, Any]:
         """What a checkpoint says about its run."""
         evaluated = [row for row in self.history if row["test_oa"] is not None]
         return {
             "config": dataclasses.asdict(self.config),
             "data": self.data.name,
-            "held_out": self.held_out,
+            "held_out": list(self.data.held_out),
             "classes": list(self.task.classes),
             "categories": list(self.task.categories),
             "parts": self.data.parts if self.task.categories else (),
@@ -237,7 +232,7 @@ def result(run: Run, seconds: float, data_path: str | None) -> dict[str, Any]:
         "seconds": seconds,
         **provenance(run.device),
         "config": dataclasses.asdict(config),
-        "held_out": run.held_out,
+        "held_out": list(run.data.held_out),
         **run.task.final(run.forward, run.test_clouds, run.test_labels),
     }
 
