@@ -22,7 +22,7 @@ MODULES = {
     "": "__init__ __main__ config delta demo errors extras files",
     "analysis": "__init__ figures runs study theory",
     "cli": "__init__ analyze bench common demo eval export inspect predict segment train verify",
-    "convert": "__init__ binarize graph record report trace",
+    "convert": "__init__ binarize graph layers record report trace",
     "data": "__init__ blocks cache clouds dataset folder furniture generated listing mesh_files modelnet normalize "
     "objects parsed published rooms s3dis scan_files shapenet_part shapes solids text_files",
     "evaluation": "__init__ bench_torch evaluate from_file inspection metrics model_file networks predictor probe "

@@ -1,4 +1,7 @@
-"""Laws of `binarize` on networks in the styles of other projects."""
+"""Laws of `binarize` on networks in the styles of other projects.
+
+Over 400 lines: every law holds for the same table of networks.
+"""
 
 import copy
 import functools

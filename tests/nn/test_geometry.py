@@ -1,4 +1,7 @@
-"""Point operations against SciPy, naive NumPy and exact integers; order of the points; unusual clouds."""
+"""Point operations against SciPy, naive NumPy and exact integers; order of the points; unusual clouds.
+
+Over 400 lines: all operations are compared with the same naive implementations, on the same clouds.
+"""
 
 import math
 

@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
-from bipointnet.config import Config, from_mapping, read_toml
+from bipointnet.config import CHOICES, Config, from_mapping, read_toml
 from bipointnet.errors import UserError
+from bipointnet.models import MODELS
+from bipointnet.nn import METHODS, POOLS
 
 
 @pytest.mark.parametrize("name", ["label-smoothing", "label_smoothing"])
@@ -54,3 +56,30 @@ def test_importing_the_configuration_loads_nothing_heavy():
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in shown.stdout.split()}
     assert not loaded & {"torch", "numpy", "scipy", "matplotlib", "trimesh", "safetensors", "rich", "typer"}
+
+
+def test_names_on_the_command_line_are_the_tables():
+    assert CHOICES["model"] == tuple(MODELS)
+    assert set(CHOICES["method"]) == {"fp", *METHODS}
+    assert CHOICES["pool"] == tuple(POOLS)
+
+
+def test_each_backbone_has_its_own_default_pool():
+    assert {name: Config(model=name).pool for name in MODELS} == {
+        **dict.fromkeys(MODELS, "ema-max"),
+        "pointcnn": "ema-avg",
+        "pointconv": None,
+    }
+    assert Config(model="pointcnn", method="fp").pool == "avg"
+    assert Config(model="dgcnn", method="fp").pool == "max"
+    assert Config(model="pointcnn", pool="ema-max").pool == "ema-max"
+    with pytest.raises(UserError, match="pointconv has no pool; found pool 'ema-max'; leave --pool out"):
+        Config(model="pointconv", pool="ema-max")
+
+
+def test_the_defaults_are_the_paper_s_recipe():
+    assert Config().recipe == "paper"
+    assert Config(method="fp", seed=3, compile=True).recipe == "paper"
+    assert Config(label_smoothing=0.1).recipe == "custom"
+    assert Config().pool == "ema-max"
+    assert Config(method="fp").pool == "max"

@@ -20,9 +20,9 @@ from bipointnet.config import CHOICES, Config
 from bipointnet.data.dataset import PointClouds
 from bipointnet.errors import UserError
 from bipointnet.evaluation.networks import evaluate
-from bipointnet.models import MODELS, checkpoint
+from bipointnet.models import checkpoint
 from bipointnet.models.pointnet import orthogonality
-from bipointnet.nn import METHODS, POOLS, BinaryLinear, fused_layers, set_progress
+from bipointnet.nn import BinaryLinear, fused_layers, set_progress
 from bipointnet.nn.hooks import hooked
 from bipointnet.training.devices import Workers
 from bipointnet.training.loop import Run, train
@@ -287,33 +287,6 @@ def test_learning_rate_rises_then_falls_along_a_cosine():
 
 def test_every_tenth_epoch_and_the_last_ten_are_evaluated():
     assert [e for e in range(1, 41) if is_evaluated(e, 40)] == [10, 20, 30, *range(31, 41)]
-
-
-def test_names_on_the_command_line_are_the_tables():
-    assert CHOICES["model"] == tuple(MODELS)
-    assert set(CHOICES["method"]) == {"fp", *METHODS}
-    assert CHOICES["pool"] == tuple(POOLS)
-
-
-def test_each_backbone_has_its_own_default_pool():
-    assert {name: Config(model=name).pool for name in MODELS} == {
-        **dict.fromkeys(MODELS, "ema-max"),
-        "pointcnn": "ema-avg",
-        "pointconv": None,
-    }
-    assert Config(model="pointcnn", method="fp").pool == "avg"
-    assert Config(model="dgcnn", method="fp").pool == "max"
-    assert Config(model="pointcnn", pool="ema-max").pool == "ema-max"
-    with pytest.raises(UserError, match="pointconv has no pool; found pool 'ema-max'; leave --pool out"):
-        Config(model="pointconv", pool="ema-max")
-
-
-def test_the_defaults_are_the_paper_s_recipe():
-    assert Config().recipe == "paper"
-    assert Config(method="fp", seed=3, compile=True).recipe == "paper"
-    assert Config(label_smoothing=0.1).recipe == "custom"
-    assert Config().pool == "ema-max"
-    assert Config(method="fp").pool == "max"
 
 
 def test_result_has_the_documented_keys(tiny, tmp_path):

@@ -26,12 +26,12 @@ from torch import Tensor, fx, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from bipointnet.convert.graph import ACTIVATIONS, TRANSPARENT, CallGraph, Pool, has_matrix
+from bipointnet.convert.layers import describe, to_binary, why_unsupported
 from bipointnet.convert.record import trace_or_record
 from bipointnet.convert.report import Report, Row, bits
-from bipointnet.convert.trace import call_name, is_linear, scope
+from bipointnet.convert.trace import call_name, scope
 from bipointnet.errors import UserError
-from bipointnet.nn.conv import BinaryConv, PointPool
-from bipointnet.nn.linear import BinaryLinear
+from bipointnet.nn.conv import PointPool
 from bipointnet.nn.methods import Method
 from bipointnet.nn.names import as_method, as_pool
 from bipointnet.nn.pools import EntropyMax, EntropyMean, MaxPool, MeanPool, MeasuredMax
@@ -159,12 +159,12 @@ class _Conversion:
             uses, size = graph.calls_of[name], bits(module, counted)
             now, why, size_after = "float", self._why_float(name, module, coordinates, shared), size
             if why is None:
-                new = _to_binary(module, self.method)
+                new = to_binary(module, self.method)
                 self.replacements[name] = dict.fromkeys(uses, new)
                 dropped = getattr(module, "bias", None) is not None and new.bias is None
                 notes = [f"called {len(uses)} times"] * (len(uses) > 1) + ["its bias is dropped"] * dropped
                 now, why, size_after = type(new).__name__, "; ".join(notes), bits(new, set())
-            self.rows[uses[0] if uses else name] = Row(name, "layer", _shape(module), now, why, size, size_after)
+            self.rows[uses[0] if uses else name] = Row(name, "layer", describe(module), now, why, size, size_after)
         for node in graph.nodes:
             if graph.kinds[node] == "layer" and node.op != "call_module":
                 why = "called as a function; only modules become 1-bit"
@@ -192,7 +192,7 @@ class _Conversion:
             return "shares its weights with another layer, or a forward reads them directly"
         if any(self.graph.kinds[self.graph.preceding(call, ("view", "dropout"))[1]] == "one sign" for call in uses):
             return "reads values of one sign: all its input bits would be equal"
-        return _why_unsupported(module)
+        return why_unsupported(module)
 
     def _replace_pools(self) -> set[fx.Node]:
         """Replace the pools over points; return the calls that are now bypassed."""
@@ -354,50 +354,6 @@ class _RewrittenNetwork(fx.GraphModule):
             f"{type(self).__name__} was rewritten by binarize and cannot be pickled; save its state_dict(), binarize "
             "the float network again, and load the state_dict() into the result"
         )
-
-
-def _to_binary(module: nn.Module, method: Method) -> BinaryLinear:
-    """A 1-bit layer with the weights of a float layer."""
-    weight: Tensor = module.weight  # pyright: ignore
-    bias: Tensor | None = getattr(module, "bias", None)
-    outputs, inputs, *places = weight.shape
-    with torch.random.fork_rng(devices=[]):  # the random initial weights are not used
-        new = BinaryConv(inputs, outputs, method, len(places)) if places else BinaryLinear(inputs, outputs, method)
-    new.to(weight).train(module.training)  # device and dtype
-    with torch.no_grad():
-        new.weight.copy_(weight.reshape(outputs, inputs))
-        for name, scale in method.learned(new.weight).items():
-            getattr(new, name).copy_(scale)
-        if bias is None:
-            new.bias = None
-        elif new.bias is not None:
-            new.bias.copy_(bias)
-            new.bias.requires_grad_(bias.requires_grad)
-    return new
-
-
-def _why_unsupported(module: nn.Module) -> str | None:
-    """Why a layer cannot become 1-bit, or None."""
-    if isinstance(module, BinaryLinear):
-        return "already 1-bit"
-    if is_parametrized(module) or module._forward_pre_hooks or module._forward_hooks:
-        return "has a parametrization or a hook"
-    if isinstance(module, (nn.Conv1d, nn.Conv2d)):
-        plain = {"kernel_size": 1, "stride": 1, "padding": 0, "groups": 1}
-        for option, value in plain.items():
-            found = getattr(module, option)
-            if found != value and found != (value,) * len(module.kernel_size):
-                return f"{option} is {found}, expected {value}"
-    if not is_linear(module):
-        return f"{type(module).__name__} is not a linear layer or 1x1 convolution"
-    return None if module.weight.requires_grad else "frozen: requires_grad is False"  # pyright: ignore
-
-
-def _shape(module: nn.Module) -> str:
-    weight = getattr(module, "weight", None)
-    if not isinstance(weight, Tensor) or weight.dim() < 2:
-        return type(module).__name__
-    return f"{type(module).__name__} {weight.shape[1] * getattr(module, 'groups', 1)} -> {weight.shape[0]}"
 
 
 def _equivalence_key(module: nn.Module) -> Any:

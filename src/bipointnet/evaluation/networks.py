@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from bipointnet.data.normalize import normalize
 from bipointnet.evaluation import metrics
+from bipointnet.nn.hooks import preserved_modes
 
 T = TypeVar("T")
 
@@ -54,13 +55,9 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
         >>> [module.training for module in model]
         [True, False]
     """
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
+    with preserved_modes(model):
+        model.eval()
         yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 @torch.no_grad()
