@@ -7,10 +7,14 @@ Run a packed model (no PyTorch needed):
     model = bipointnet.load("chairs.bpn")
     prediction = model.predict(points)  # an array (N, 3); prediction.names is the class
 
-Make one from any PyTorch network:
+Make one:
 
-    network, report = bipointnet.binarize(network)  # then train it
+    network = bipointnet.PointNet(num_classes=40, linear="lsr", pool="ema-max")  # then train it
     bipointnet.export(network, "chairs.bpn", classes=names)
+
+Convert a network of your own, to train it in 1 bit:
+
+    network, report = bipointnet.binarize(network)
 
 The public names are imported on first use, so `import bipointnet` takes milliseconds and does not import PyTorch.
 """

@@ -58,13 +58,15 @@ class Config:
         250
     """
 
-    task: str = _option("classify", "classify clouds, or label points: part (of objects) or semantic (in rooms).")
+    task: str = _option("classify", "Task: classify clouds, or label points: part (of objects), semantic (in rooms).")
     model: str = _option(
-        None, "Backbone: pointnet-vanilla (default), pointnet (with T-Nets), pointnet2, dgcnn, pointcnn, pointconv."
+        None,
+        "Backbone: pointnet-vanilla, pointnet (T-Nets), pointnet2, dgcnn, pointcnn, pointconv (default by task).",
     )
     method: str = _option("lsr", "Binarization: lsr, bnn, xnor, xnor++, bi-real, abc-net or ir-net; fp: float32.")
     pool: str | None = _option(
-        None, "Pool over points: max, avg, ema-max, ema-avg (default: ema-max, fp: max; pointcnn: avg)."
+        None,
+        "Pool over points: max, avg, ema-max, ema-avg (default: ema-max; fp: max; pointcnn: a mean).",
     )
     binary_first: bool = _option(False, "Binarize the first layer too.")
     binary_last: bool = _option(False, "Binarize the last layer too.")
@@ -75,23 +77,23 @@ class Config:
     category: str | None = _option(None, "Task part: train on one category only, or `each`: one network per category.")
     fold: str | None = _option(None, "Task semantic, S3DIS: the area to test on (default: Area_5), or `each`.")
     points: int = _option(
-        None, "Points per cloud, drawn anew in every epoch (default by task: 1024, 2048, 4096).", least=1
+        None, "Points per cloud, drawn anew in every epoch (default: 1024; part: 2048; semantic: 4096).", least=1
     )
-    epochs: int = _option(None, "Passes over the training set (default by task: 200, 250, 128).", least=1)
-    batch: int = _option(None, "Clouds per step, all processes together (default by task: 256, 96, 128).", least=2)
+    epochs: int = _option(None, "Passes over the training set (default: 200; part: 250; semantic: 128).", least=1)
+    batch: int = _option(None, "Clouds per step over all processes (default: 256; part: 96; semantic: 128).", least=2)
     optimizer: str = _option("adam", "adam or adamw.")
     lr: float = _option(1e-3, "Highest learning rate; it falls to 0 along a cosine.", above=0)
     warmup: float = _option(0.0, "Epochs of linear warm-up of the learning rate.", least=0)
     weight_decay: float = _option(0.0, "Weight decay of matrices.", least=0)
-    clip: float = _option(0.0, "Largest norm of a gradient; longer ones are scaled down. 0: no limit.", least=0)
+    clip: float = _option(0.0, "Largest gradient norm; 0: no clipping.", least=0)
     label_smoothing: float = _option(0.0, "Label smoothing, at least 0 and below 1.", least=0)
     transform_penalty: float = _option(1e-3, "Weight of the T-Net regularizer in the loss.", least=0)
-    rotate: float = _option(0.0, "Augmentation: largest rotation about the up axis, in degrees.", least=0)
-    scale: float = _option(1.0, "Augmentation: scale each axis by a factor between 1/scale and scale.", least=1)
-    shift: float = _option(0.0, "Augmentation: largest shift along each axis.", least=0)
-    jitter: float = _option(0.0, "Augmentation: standard deviation of the noise on each coordinate.", least=0)
-    drop: float = _option(0.0, "Augmentation: largest fraction of points to drop, below 1.", least=0)
-    up: str | None = _option(None, "The axis that points up: x, y or z (default: as the data set says).")
+    rotate: float = _option(0.0, "Largest rotation about the up axis, in degrees.", least=0)
+    scale: float = _option(1.0, "Scale each axis by a factor between 1/scale and scale.", least=1)
+    shift: float = _option(0.0, "Largest shift along each axis.", least=0)
+    jitter: float = _option(0.0, "Standard deviation of the noise on each coordinate.", least=0)
+    drop: float = _option(0.0, "Largest fraction of points to drop, below 1.", least=0)
+    up: str | None = _option(None, "The axis that points up: x, y or z (default: that of the data; folders: z).")
     seed: int = _option(0, "Seed of all random numbers.", least=0)
     device: str = _option("auto", "auto, cpu or cuda.")
     compile: bool = _option(False, "Use torch.compile: minutes to start, then faster on a GPU.")

@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 def analyze(
     runs: list[Path] | None = typer.Argument(None, metavar="RUN", help="Run folders or checkpoints."),
     data: str | None = typer.Option(
-        None, "--data", help="shapes, or a folder (default: shapes, if the run was trained on it)."
+        None, "--data", help="shapes, or a folder. Required unless the run was trained on shapes."
     ),
     folder: Path | None = typer.Option(None, "-o", "--out", help="Draw pictures into this folder."),
     count: int = typer.Option(256, "--clouds", min=2, help="Test clouds to study, evenly spaced over the split."),
     as_json: bool = AS_JSON,
 ) -> None:
-    """Show why 1-bit networks for point clouds work.
+    """Measure entropy, scales and gradients in the layers of trained networks.
 
-    With runs: entropy, scales and gradients in the layers of trained networks.
-    Without: the theory in numbers.
+    Without a run, print the theory in numbers.
 
     Example: bipointnet analyze runs/lsr runs/bnn -o pictures
     """

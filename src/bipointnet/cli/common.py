@@ -24,7 +24,9 @@ out, err = Console(), Console(stderr=True)
 LINE_SECONDS = 10.0
 AS_JSON = typer.Option(False, "--json", help="Print the result as JSON.")
 MODEL = typer.Argument(metavar="MODEL", help="Packed model, run folder (its last epoch) or checkpoint.")
-MODEL_OPTION = typer.Option(None, "-m", "--model", help="Packed model, run folder (its last epoch) or checkpoint.")
+MODEL_OPTION = typer.Option(
+    None, "-m", "--model", help="Packed model, run folder (its last epoch) or checkpoint. Required."
+)
 PACKED = typer.Argument(metavar="FILE", help="Packed model, as `bipointnet export` writes it.")
 DATA = typer.Argument(metavar="DATA", help="shapes, rooms (both built in), or a folder.")
 

@@ -15,7 +15,7 @@ LAST = ("f16", "f32")
 def export(
     run: Path = typer.Argument(metavar="RUN", help="Run folder (its last epoch) or checkpoint."),
     path: Path = typer.Option(..., "-o", "--out", help="Packed model to write, for example chairs.bpn."),
-    last: str = typer.Option("f16", "--last", help="Weights of a float last layer: f16 or f32."),
+    last: str = typer.Option("f16", "--last", help="Data type of a float last layer: f16 or f32."),
     as_json: bool = AS_JSON,
 ) -> None:
     """Pack a trained network into one small file that runs without PyTorch.

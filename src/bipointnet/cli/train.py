@@ -32,7 +32,7 @@ PANELS = {
     "Schedule": ("epochs", "batch", "optimizer", "lr", "warmup", "weight_decay", "clip", "seed", "device"),
     "Loss": ("label_smoothing", "transform_penalty"),
     "Augmentation": ("rotate", "scale", "shift", "jitter", "drop"),
-    "Switches": ("binary_first", "binary_last", "norm", "compile"),
+    "Layers and compilation": ("binary_first", "binary_last", "norm", "compile"),
 }
 
 
@@ -72,7 +72,7 @@ def _with_config_options(command: Callable[..., None]) -> Callable[..., None]:
 @_with_config_options
 def train(
     data: str = DATA,
-    config: Path | None = typer.Option(None, "--config", help="TOML file with any of the options below."),
+    config: Path | None = typer.Option(None, "--config", help="TOML file with options of the groups below."),
     folder: Path | None = typer.Option(None, "-o", "--out", help="Run folder (default: a new one in runs/)."),
     resume: bool = typer.Option(False, "--resume", help="Continue an interrupted run in the run folder."),
     init: Path | None = typer.Option(None, "--init", help="Start from the weights of another run, where they fit."),

@@ -17,7 +17,7 @@ def verify(
     data: str | None = typer.Option(None, "--data", help="Compare on test clouds too: shapes, rooms, or a folder."),
     as_json: bool = AS_JSON,
 ) -> None:
-    """Check that a packed model computes what it should, value by value.
+    """Check that a packed model computes what it should, bit by bit.
 
     Compares every instruction set of this machine, an independent implementation
     in NumPy and, with --run, PyTorch. The exit code is 1 if a check fails.
