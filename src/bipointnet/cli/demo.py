@@ -27,8 +27,8 @@ def demo(
 ) -> None:
     """Train a 1-bit PointNet on built-in shapes and see what it can do.
 
-    Also trains its float twin and a naive 1-bit network, packs the first one,
-    verifies and benchmarks it, and draws a picture. Takes minutes on a CPU.
+    Also trains the same network in float32 and a naive 1-bit network, packs the
+    first one, verifies and benchmarks it, and draws a picture. Takes minutes.
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: a file; expected a folder for the demo; choose another with -o")
@@ -57,18 +57,18 @@ def demo(
             f"{network.figures['seconds']:.0f} s",
         )
     out.print(table)
-    one_bit, float_twin, naive = networks
+    one_bit, float_network, naive = networks
     out.print(
-        f"The 1-bit network is {float_twin.bytes / one_bit.bytes:.1f} times smaller than its float twin and "
-        f"{float_twin.evaluation.overall - one_bit.evaluation.overall:.1f} points less accurate. Plain max pooling "
-        f"leaves the naive network {naive.evaluation.entropy:.2f} bits of entropy per pooled feature.\n"
+        f"The 1-bit network is {float_network.bytes / one_bit.bytes:.1f} times smaller than the same network in "
+        f"float32 and {float_network.evaluation.overall - one_bit.evaluation.overall:.1f} points less accurate. Plain "
+        f"max pooling leaves the naive network {naive.evaluation.entropy:.2f} bits of entropy per pooled feature.\n"
     )
     print_line(f"Packed model: {plain(folder / 'demo.bpn')}, {deployed['bench']['bytes']['packed']:,} bytes")
     print_verification(deployed["verify"])
     out.print(
-        f"Its prediction is that of PyTorch for {deployed['as_torch']} of {deployed['clouds']} held-out shapes; "
-        f"{deployed['accuracy']:.1f} % are right. Example: a {deployed['truth']} is predicted as {deployed['name']}, "
-        f"{100 * deployed['probability']:.1f} %."
+        f"Its predictions equal those of PyTorch for {deployed['as_torch']} of {deployed['clouds']} held-out shapes; "
+        f"{deployed['accuracy']:.1f} % are right. Example: class {deployed['truth']}, prediction {deployed['name']} "
+        f"({100 * deployed['probability']:.1f} %)."
     )
     print_benchmark(deployed["bench"])
     print_line(f"Picture: {plain(folder / 'demo.png')}   Runs: {plain(folder)}/")
