@@ -55,6 +55,7 @@ class Method:
         return {}
 
     def binarize_input(self, x: Tensor, layer: BinaryLinear) -> Tensor:
+        """Inputs of +-1 of a layer, with the gradient of this method."""
         return sign(x, self.slope)
 
     def input_threshold(self, layer: BinaryLinear) -> Tensor:
@@ -62,6 +63,7 @@ class Method:
         return layer.weight.new_zeros(())
 
     def binarize_weight(self, layer: BinaryLinear) -> Tensor:
+        """Weights of +-1 of a layer, with the gradient of this method."""
         return sign(layer.weight)
 
     def scale(self, layer: BinaryLinear) -> Tensor:
