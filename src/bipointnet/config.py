@@ -156,7 +156,7 @@ class Config:
 
 
 def _suggestion(name: str, names: Any) -> str:
-    close = difflib.get_close_matches(name, list(names), n=1)
+    close = difflib.get_close_matches(name.lower(), list(names), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

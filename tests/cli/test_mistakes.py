@@ -13,6 +13,7 @@ MISTAKES = {
     "empty folder": (["train", "empty"], ["empty", "layout"]),
     "a class without files": (["train", "hollow"], ["hollow/b", "suffixes"]),
     "unknown method": (["train", "shapes", "--method", "lrs"], ["lrs", "did you mean 'lsr'"]),
+    "a method in capitals": (["train", "shapes", "--method", "LSR"], ["LSR", "did you mean 'lsr'"]),
     "unknown option": (["train", "shapes", "--epoch", "3"], ["--epoch", "--epochs", "train --help"]),
     "an option that is not a number": (["train", "shapes", "--epochs", "many"], ["--epochs", "integer"]),
     "unknown command": (["trian"], ["No such command 'trian'"]),
@@ -54,8 +55,11 @@ MISTAKES = {
     "export of a packed model": (["export", "hollow.bpn", "-o", "m.bpn"], ["hollow.bpn", "packed model already"]),
     "export into a folder": (["export", "nowhere", "-o", "empty"], ["empty", "a folder"]),
     "export with an unknown type": (["export", "nowhere", "-o", "m.bpn", "--last", "f8"], ["--last is 'f8'", "f16"]),
+    "export of another backbone": (["export", "pointnet2", "-o", "m.bpn"], ["pointnet2", "cannot be packed yet"]),
     "inspect of a text": (["inspect", "typo.toml"], ["typo.toml", "neither a packed model nor a checkpoint"]),
-    "verify of a text": (["verify", "typo.toml"], ["typo.toml", "not a packed model"]),
+    "verify of a text": (["verify", "typo.toml"], ["typo.toml", "neither a packed model nor a checkpoint"]),
+    "verify of a run": (["verify", "pointnet2"], ["pointnet2: a run", "bipointnet export pointnet2 -o FILE"]),
+    "bench of a run": (["bench", "pointnet2"], ["pointnet2: a run", "bipointnet export pointnet2 -o FILE"]),
     "verify of nothing": (["verify", "nowhere"], ["nowhere"]),
     "verify against a packed model": (
         ["verify", GOLDEN / "shapes-v1.bpn", "--run", GOLDEN / "shapes-v1.bpn"],
@@ -79,8 +83,11 @@ def junk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for i in range(3):
             np.savetxt(root / name / f"{i}.xyz", rng.normal(size=(8, 3)))
     (root / "rotten" / "a" / "bad.xyz").write_text("0 0 0\n1 nan 0\n1 1 1\n")
-    header = json.dumps({"__metadata__": {"bipointnet": json.dumps({"format": 1, "program": []})}}).encode()
-    (root / "hollow.bpn").write_bytes(len(header).to_bytes(8, "little") + header)
+    described = {"hollow.bpn": {"program": []}, "pointnet2/last.safetensors": {"config": {"model": "pointnet2"}}}
+    for path, facts in described.items():
+        header = json.dumps({"__metadata__": {"bipointnet": json.dumps({"format": 1, **facts})}}).encode()
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_bytes(len(header).to_bytes(8, "little") + header)
     (root / "nan.xyz").write_text("0 0 nan\n")
     (root / "typo.toml").write_text("epoch = 3\n")
     (root / "type.toml").write_text('epochs = "many"\n')

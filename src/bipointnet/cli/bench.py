@@ -5,7 +5,17 @@ from typing import Any
 
 import typer
 
-from bipointnet.cli.common import AS_JSON, PACKED, counting_bar, empty_table, out, plain, print_json, print_line
+from bipointnet.cli.common import (
+    AS_JSON,
+    PACKED,
+    counting_bar,
+    empty_table,
+    out,
+    plain,
+    print_json,
+    print_line,
+    require_packed,
+)
 from bipointnet.extras import install_hint, installed
 
 
@@ -22,6 +32,7 @@ def bench(
 
     Compares with ONNX Runtime, OpenVINO and PyTorch, if they are installed.
     """
+    require_packed(path)
     if installed("torch"):
         from bipointnet.evaluation.bench_torch import bench as measure
     else:
@@ -60,10 +71,10 @@ def print_benchmark(report: dict[str, Any]) -> None:
     out.print(table)
     batch = report["batch"]
     times = batch["us_per_cloud"]
+    several = f", {times['all_threads']:,.0f} us on {batch['threads']} threads ({batch['speedup']:.2f} x)"
     out.print(
-        f"All of `predict` or `segment`, with normalization and probabilities: {report['predict_us']:,.0f} us. "
-        f"A batch of {batch['clouds']} clouds: {times['one_thread']:,.0f} us per cloud on one thread, "
-        f"{times['all_threads']:,.0f} us on {batch['threads']} ({batch['speedup']:.2f} x). "
+        f"With normalization and probabilities: {report['predict_us']:,.0f} us. A batch of {batch['clouds']} clouds: "
+        f"{times['one_thread']:,.0f} us per cloud on one thread{several if batch['threads'] > 1 else ''}. "
         f"{report['bytes']['ratio']:.1f} times smaller than float32. {report['machine']['cpu']}",
         highlight=False,
     )

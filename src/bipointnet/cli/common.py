@@ -55,6 +55,14 @@ def open_predictor(path: Path) -> "Predictor":
     return open_model(path)
 
 
+def require_packed(path: Path) -> None:
+    """Raise UserError unless a path holds a packed model."""
+    from bipointnet.evaluation.model_file import identify
+
+    if not identify(path).packed:
+        raise UserError(f"{path}: a run; expected a packed model; export it first: bipointnet export {path} -o FILE")
+
+
 def require_model(model: Path | None) -> Path:
     """The value of --model; there is no default model yet."""
     if model is None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import typer
 
 from bipointnet.cli.common import AS_JSON, err, plain, print_json, print_line
+from bipointnet.config import CHOICES, SEGMENTATION_MODELS
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
 from bipointnet.extras import require
@@ -26,8 +27,15 @@ def export(
         raise UserError(f"--last is {last!r}; expected one of {', '.join(LAST)}")
     if path.is_dir():
         raise UserError(f"{path}: a folder; expected the name of the packed model to write")
-    if identify(run).packed:
+    source = identify(run)
+    if source.packed:
         raise UserError(f"{run}: a packed model already; expected a run folder or a checkpoint")
+    backbone = source.facts["config"].get("model")
+    if backbone in CHOICES["model"] and backbone not in SEGMENTATION_MODELS:  # PointNets: the only ones so far
+        raise UserError(
+            f"{run}: a network with the backbone {backbone}, which cannot be packed yet; expected one of "
+            f"{', '.join(SEGMENTATION_MODELS)}; use it in PyTorch with bipointnet.load_run"
+        )
     require("this command", "torch", "safetensors")
     from bipointnet.evaluation.inspection import packed_sizes
     from bipointnet.packing import pack

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from bipointnet.cli.common import AS_JSON, PACKED, counting_bar, plain, print_json, print_line
+from bipointnet.cli.common import AS_JSON, PACKED, counting_bar, plain, print_json, print_line, require_packed
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
 from bipointnet.extras import require
@@ -22,6 +22,7 @@ def verify(
     Compares every instruction set of this machine, an independent implementation
     in NumPy and, with --run, PyTorch. The exit code is 1 if a check fails.
     """
+    require_packed(path)
     from bipointnet.runtime import model as runtime
     from bipointnet.runtime.verify import verify as compare
 
