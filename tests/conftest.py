@@ -1,5 +1,6 @@
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,12 @@ from bipointnet.data.dataset import PointClouds, Split
 # for the programs that tests start.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
+# torch.compile caches its kernels, and those for one instruction set crash or give wrong gradients under another. So
+# there is one cache per instruction set.
+_CAPABILITY = os.environ.get("ATEN_CPU_CAPABILITY", "best")
+os.environ.setdefault(
+    "TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/bipointnet-inductor-{os.getuid()}-{_CAPABILITY}"
+)
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
 
