@@ -146,8 +146,8 @@ def test_a_list_of_held_out_files_that_are_all_gone(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         open_dataset(str(tmp_path), 16, held_out=("cup/b.npy", "cup/a.npy"))
     assert str(caught.value) == (
-        f"{tmp_path}: none of the 2 held-out test files is left (the first was cup/a.npy); name the folder the model"
-        " was trained on, or restore the files"
+        f"{tmp_path}: none of the 2 held-out test files is here (the first was cup/a.npy); name the folder the model"
+        " was trained on, or put new files to test on into test/CLASS/ and the others into train/CLASS/"
     )
 
 

@@ -39,8 +39,12 @@ def inspect_model(model: Path = MODEL, as_json: bool = AS_JSON) -> None:
         f"{f', and {distances:,} for distances between points' if distances else ''}."
     )
     out.print(f"{len(facts['classes'])} classes: {plain(', '.join(facts['classes']))}")
-    training = ", ".join(f"{name} {value}" for name, value in facts["training"].items() if value is not None)
+    training = ", ".join(f"{name} {_short(value)}" for name, value in facts["training"].items() if value is not None)
     out.print(f"Training: {plain(training) or 'not recorded in the file'}")
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _operations(title: str, facts: dict[str, Any]) -> Table:

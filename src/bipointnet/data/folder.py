@@ -114,8 +114,9 @@ def _own_split(path: Path, seed: int, held_out: frozenset[str]) -> tuple[tuple[s
     tested = held_out & set().union(*names.values())
     if held_out and not tested:
         raise UserError(
-            f"{path}: none of the {len(held_out)} held-out test files is left (the first was {min(held_out)}); name the"
-            " folder the model was trained on, or restore the files"
+            f"{path}: none of the {len(held_out)} held-out test files is here (the first was {min(held_out)}); name the"
+            " folder the model was trained on, or put new files to test on into test/CLASS/ and the others into"
+            " train/CLASS/"
         )
     if not held_out:
         for name, own in files.items():
