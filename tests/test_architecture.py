@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "extras": "errors",
     "files": "",
     "config": "errors",
-    "data": "errors files",
+    "data": "errors extras files",
     "nn": "delta errors",
     "models": "config errors files nn",
     "convert": "errors nn",

@@ -16,6 +16,7 @@ _EXTRAS = {
     "onnxruntime": "bench",
     "openvino": "openvino",
 }
+_REQUIREMENTS = {"laspy": "'laspy[lazrs]'"}  # with the backend that reads LAZ
 _NAMES = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 
 
@@ -31,7 +32,8 @@ def install_hint(*packages: str) -> str:
     "pip install matplotlib (extra 'plot')"
     """
     extras = dict.fromkeys(_EXTRAS[package] for package in packages)
-    return f"pip install {' '.join(packages)} (extra {', '.join(repr(extra) for extra in extras)})"
+    requirements = " ".join(_REQUIREMENTS.get(package, package) for package in packages)
+    return f"pip install {requirements} (extra {', '.join(repr(extra) for extra in extras)})"
 
 
 def require(purpose: str, *packages: str) -> None:

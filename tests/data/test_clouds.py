@@ -287,7 +287,10 @@ def test_missing_package_names_its_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, package: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    assert f"pip install 'bipointnet[{extra}]'" in error_of(write(tmp_path / f"a.{suffix}", "x"))
+    sentence = error_of(write(tmp_path / f"a.{suffix}", "x"))
+    assert "pip install " in sentence
+    assert package in sentence
+    assert f"(extra '{extra}')" in sentence
 
 
 # Bad files

@@ -323,4 +323,4 @@ def test_no_layout(tmp_path: Path) -> None:
 
 def test_missing_h5py(hdf5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
-    assert "pip install 'bipointnet[train]'" in error_of(hdf5)
+    assert "pip install h5py (extra 'train')" in error_of(hdf5)

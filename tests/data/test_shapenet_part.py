@@ -267,7 +267,7 @@ def test_hdf5_without_parts(hdf5: Path):
 
 def test_missing_h5py(hdf5: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
-    assert "pip install 'bipointnet[train]'" in error_of(hdf5)
+    assert "pip install h5py (extra 'train')" in error_of(hdf5)
 
 
 @pytest.mark.parametrize(

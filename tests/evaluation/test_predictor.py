@@ -188,7 +188,7 @@ def test_evaluation_counts_every_cloud_once_whatever_the_batches(classifier, mon
 
 def test_a_classification_by_hand():
     confusion = np.array([[3, 1, 2], [0, 4, 0], [0, 0, 0]])
-    found = evaluate.Classification("random", ("a", "b", "c"), confusion, None)
+    found = evaluate.Classification(confusion, "random", ("a", "b", "c"), None)
     assert (found.most_confused(0), found.most_confused(1)) == (("c", 2), None)
     report = found.as_json()
     assert report["oa"] == pytest.approx(70)

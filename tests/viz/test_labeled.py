@@ -273,7 +273,7 @@ def test_picture_of_a_room_shows_the_inside(tmp_path: Path) -> None:
 
 def test_picture_without_matplotlib_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(UserError, match=r"needs? matplotlib.*pip install 'bipointnet\[train\]'"):
+    with pytest.raises(UserError, match=r"needs? matplotlib.*pip install matplotlib \(extra 'plot'\)"):
         labeled.write_png(tmp_path / "a.png", *some_cloud(), NAMES)
 
 

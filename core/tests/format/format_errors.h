@@ -51,6 +51,19 @@ inline bool contains(const std::string& text, const std::string& part) { return 
     if (!holds) std::cerr << "  found    " << message << "\n  expected " << (part) << "\n";      \
   } while (false)
 
+// Flips every bit before the tensors, one after the other. Each time the bytes give a network or an error, no crash.
+inline void check_every_flipped_bit(const PackedFile& file) {
+  Bytes bytes = file.bytes();
+  const std::size_t end = bytes.size() - file.body().size();
+  for (std::size_t bit = 0; bit < 8 * end; ++bit) {
+    const auto mask = static_cast<std::uint8_t>(1u << bit % 8);
+    bytes[bit / 8] = static_cast<std::uint8_t>(bytes[bit / 8] ^ mask);
+    error_of(bytes);
+    bytes[bit / 8] = static_cast<std::uint8_t>(bytes[bit / 8] ^ mask);
+  }
+  CHECK_EQUAL(error_of(bytes), "");
+}
+
 // The message for a file after a change.
 inline std::string error_after(PackedFile file, const std::function<void(PackedFile&)>& change) {
   change(file);

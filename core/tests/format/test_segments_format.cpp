@@ -35,17 +35,7 @@ void test_every_truncation_is_refused() {
   for (std::size_t size = 0; size < bytes.size(); ++size) CHECK(!error_of(bytes.data(), size).empty());
 }
 
-void test_every_flipped_bit_gives_a_network_or_an_error() {
-  Bytes bytes = segments_file().bytes();
-  const std::size_t end = bytes.size() - segments_file().body().size();
-  for (std::size_t bit = 0; bit < 8 * end; ++bit) {
-    const auto mask = static_cast<std::uint8_t>(1u << bit % 8);
-    bytes[bit / 8] = static_cast<std::uint8_t>(bytes[bit / 8] ^ mask);
-    error_of(bytes);
-    bytes[bit / 8] = static_cast<std::uint8_t>(bytes[bit / 8] ^ mask);
-  }
-  CHECK_EQUAL(error_of(bytes), "");
-}
+void test_every_flipped_bit_gives_a_network_or_an_error() { check_every_flipped_bit(segments_file()); }
 
 std::string with(const std::string& from, const std::string& to) {
   return error_after_manifest(segments_file(), from, to);

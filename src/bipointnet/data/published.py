@@ -10,6 +10,7 @@ from bipointnet.data.clouds import require_finite, require_points
 from bipointnet.data.dataset import Split
 from bipointnet.data.parsed import is_number, unreadable
 from bipointnet.errors import UserError
+from bipointnet.extras import install_hint
 
 
 def text(path: Path) -> str:
@@ -79,7 +80,7 @@ def hdf5_arrays(file: Path, names: Sequence[str]) -> list[np.ndarray]:
     try:
         import h5py
     except ImportError as error:
-        raise UserError(f"{file}: reading HDF5 needs h5py; install it with: pip install 'bipointnet[train]'") from error
+        raise UserError(f"{file}: reading HDF5 needs h5py; install it with: {install_hint('h5py')}") from error
     try:
         with h5py.File(file, "r") as stored:
             found = ", ".join(stored) or "nothing"

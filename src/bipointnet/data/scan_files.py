@@ -8,6 +8,7 @@ import numpy as np
 
 from bipointnet.data.parsed import Parsed, as_colors, missing_package, require_whole
 from bipointnet.errors import UserError
+from bipointnet.extras import install_hint
 
 
 def read_numpy(path: Path) -> Parsed:
@@ -30,7 +31,7 @@ def read_pcd(path: Path) -> Parsed:
     try:
         from pypcd4 import PointCloud  # pyright: ignore[reportPrivateImportUsage]
     except ImportError as error:
-        raise missing_package("pypcd4", path, "pip install 'bipointnet[pcd]'") from error
+        raise missing_package("pypcd4", path, install_hint("pypcd4")) from error
     cloud = PointCloud.from_path(path)
     missing = {"x", "y", "z"} - set(cloud.fields)
     if missing:
@@ -47,9 +48,9 @@ def read_las(path: Path) -> Parsed:
     try:
         import laspy
     except ImportError as error:
-        raise missing_package("laspy", path, "pip install 'bipointnet[las]'") from error
+        raise missing_package("laspy", path, install_hint("laspy")) from error
     if path.suffix.lower() == ".laz" and not laspy.LazBackend.detect_available():
-        raise missing_package("a LAZ backend", path, "pip install 'bipointnet[las]'")
+        raise missing_package("a LAZ backend", path, install_hint("laspy"))
     _check_las_header(path)
     las: Any = laspy.read(path)
     xyz = np.asarray(las.xyz)

@@ -1,7 +1,8 @@
 """Evaluate a trained network on the test split of a data set, in batches, so that memory stays bounded."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,31 +20,20 @@ def _ignore(done: int, total: int) -> None:
     pass
 
 
-class Classification(NamedTuple):
+@dataclass(frozen=True)
+class Classification(metrics.Accuracy):
     """The predictions for a whole test split.
 
-    dataset: its name. confusion: (classes, classes) counts; row: true class, column: predicted class. entropy: bits per
-    pooled channel, mean over the channels; None for a packed model.
+    dataset: its name. entropy: bits per pooled channel, mean over the channels; None for a packed model.
     """
 
     dataset: str
     classes: tuple[str, ...]
-    confusion: np.ndarray
     entropy: float | None
 
     @property
     def clouds(self) -> int:
         return int(self.confusion.sum())
-
-    @property
-    def overall(self) -> float:
-        """Overall accuracy in percent."""
-        return metrics.overall_accuracy(self.confusion)
-
-    @property
-    def mean_class(self) -> float:
-        """Mean class accuracy in percent."""
-        return metrics.mean_class_accuracy(self.confusion)
 
     def most_confused(self, index: int) -> tuple[str, int] | None:
         """The class that a class is most often mistaken for, and how often; None if it never is."""
@@ -109,7 +99,7 @@ def evaluate_classifier(predictor: Predictor, clouds: PointClouds, progress: Pro
         progress(int(rows[-1]) + 1, len(points))
     confusion = metrics.confusion_matrix(clouds.test.labels, np.concatenate(predictions), len(clouds.classes))
     entropy = float(metrics.bit_entropy(np.concatenate(pooled)).mean()) if pooled else None
-    return Classification(clouds.name, clouds.classes, confusion, entropy)
+    return Classification(confusion, clouds.name, clouds.classes, entropy)
 
 
 def evaluate_segmenter(predictor: Predictor, clouds: PointClouds, progress: Progress = _ignore) -> segmentation.Scores:

@@ -1,6 +1,7 @@
 """Metrics of predictions, in NumPy. Accuracies and IoUs are in percent."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -29,6 +30,27 @@ def argmax_among(logits: _Array, accepted: _Array) -> _Array:
         [2, 1]
     """
     return accepted[logits[..., accepted].argmax(-1)]
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """What a confusion matrix (classes, classes) says: counts; row: true class, column: predicted class.
+
+    >>> Accuracy(np.array([[3, 1], [0, 2]])).overall
+    83.33333333333333
+    """
+
+    confusion: np.ndarray
+
+    @property
+    def overall(self) -> float:
+        """Overall accuracy in percent."""
+        return overall_accuracy(self.confusion)
+
+    @property
+    def mean_class(self) -> float:
+        """Mean of the class accuracies in percent."""
+        return mean_class_accuracy(self.confusion)
 
 
 def confusion_matrix(labels: np.ndarray, predictions: np.ndarray, classes: int) -> np.ndarray:

@@ -20,27 +20,15 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(metrics.Accuracy):
     """The result of `evaluate`.
 
-    confusion: (classes, classes) counts; row: true class, column: predicted class.
-    probabilities: (M, classes) of each cloud.
-    entropy: bits per channel of the binarized pooled feature, mean over its channels.
+    probabilities: (M, classes) of each cloud. entropy: bits per channel of the binarized pooled feature, mean over its
+    channels.
     """
 
-    confusion: np.ndarray
     probabilities: np.ndarray
     entropy: float
-
-    @property
-    def overall(self) -> float:
-        """Overall accuracy in percent."""
-        return metrics.overall_accuracy(self.confusion)
-
-    @property
-    def mean_class(self) -> float:
-        """Mean of the class accuracies in percent."""
-        return metrics.mean_class_accuracy(self.confusion)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Values that a network takes from its first real batch: LSR's alpha, the shift of a max pool without BatchNorm."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,11 +13,11 @@ class Calibrated:
     """Base class of the modules that `calibrate` calls.
 
     A module of another library may have a method of the same name with another meaning; it is never called.
+
+    calibrate: a method of each subclass that sets the values that depend on the first input x.
     """
 
-    def calibrate(self, x: Any) -> None:
-        """Set the values that depend on the first input `x`."""
-        raise NotImplementedError
+    calibrate: Callable[[Any], None]
 
 
 @torch.no_grad()

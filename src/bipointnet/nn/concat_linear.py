@@ -40,6 +40,7 @@ class ConcatLinear(nn.Module, Calibrated):
         self.fused = True
 
     def calibrate(self, x: list[Tensor]) -> None:
+        """Set the values that depend on the first input."""
         if isinstance(self.linear, BinaryLinear):
             self.linear.calibrate(concatenate(x))
 

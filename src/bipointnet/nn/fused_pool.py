@@ -139,6 +139,7 @@ class PooledLayer(nn.Module, Calibrated):
         self.fused = True
 
     def calibrate(self, x: Tensor) -> None:
+        """Set the values that depend on the first input."""
         if isinstance(self.linear, BinaryLinear):
             self.linear.calibrate(x)
 

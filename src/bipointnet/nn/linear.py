@@ -82,6 +82,7 @@ class BinaryLinear(nn.Module, Calibrated):
         return z if self.bias is None else z + self.bias
 
     def calibrate(self, x: Tensor) -> None:
+        """Set the values that depend on the first input."""
         self.method.calibrate(self, x)
 
     def extra_repr(self) -> str:

@@ -127,6 +127,7 @@ class MeasuredMax(nn.Module, Calibrated):
 
     @torch.no_grad()
     def calibrate(self, x: Tensor) -> None:
+        """Set the values that depend on the first input."""
         self.shift.copy_(x.max(dim=-2).values.median())
 
     def forward(self, x: Tensor, counts: Tensor | None = None) -> Tensor:

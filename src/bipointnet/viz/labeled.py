@@ -14,6 +14,7 @@ import numpy as np
 
 from bipointnet.data.clouds import require_finite
 from bipointnet.errors import UserError
+from bipointnet.extras import install_hint
 from bipointnet.files import write_beside
 from bipointnet.viz.palette import colors
 from bipointnet.viz.render import render
@@ -102,8 +103,8 @@ def write_png(
         from matplotlib.patches import Patch
     except ImportError as error:
         raise UserError(
-            f"{path}: pictures need matplotlib, which is not installed; install it with: pip install"
-            " 'bipointnet[train]', or write a page (.html)"
+            f"{path}: pictures need matplotlib, which is not installed; install it with: {install_hint('matplotlib')},"
+            " or write a page (.html)"
         ) from error
     points, labels = _checked(points, labels, names)
     palette, counts = colors(len(names)), np.bincount(labels, minlength=len(names))
