@@ -1,9 +1,10 @@
-"""What a path holds: a packed model, a run folder or a checkpoint. Imports neither PyTorch nor, at first, NumPy."""
+"""What a path holds: a packed model, a run folder or a checkpoint. Imports neither PyTorch nor NumPy."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bipointnet.errors import UserError
+from bipointnet.runtime.header import peek
 
 CHECKPOINT = "last.safetensors"  # in a run folder: the last epoch that was saved
 
@@ -30,8 +31,6 @@ def identify(path: Path) -> ModelFile:
         raise UserError(
             f"{path}: a folder without {CHECKPOINT}; expected a run folder, as `bipointnet train` writes it"
         )
-    from bipointnet.runtime.model import peek  # imports NumPy, which takes longer than all of the above
-
     facts = peek(file)
     if facts is None or not ("program" in facts or "config" in facts):
         raise UserError(
