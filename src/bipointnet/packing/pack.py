@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 import torch
 from torch import nn
 
@@ -20,6 +19,7 @@ from bipointnet import _core
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.models import checkpoint
+from bipointnet.packing.container import file_bytes
 from bipointnet.packing.networks import find_writer, task_of
 from bipointnet.packing.program import Program
 from bipointnet.runtime import reference
@@ -156,7 +156,7 @@ def _packed_bytes(
         raise UserError(
             f"classes and training cannot be written as JSON ({error}); expected strings, numbers, lists and objects"
         ) from error
-    return safetensors.numpy.save(packed.tensors, metadata={"bipointnet": text})
+    return file_bytes(text, packed.tensors)
 
 
 def _require_finite(model: nn.Module) -> None:
