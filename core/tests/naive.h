@@ -355,32 +355,34 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
 }
 
-// Compares every value on every instruction set, and the logits for several numbers of threads. Clouds with an even
-// number of points have duplicate codes.
-inline void check_network(Network network, std::initializer_list<int> sizes) {
+// Compares every value on every instruction set, and the logits for several numbers of threads.
+inline void check_cloud(Network network, const std::vector<float>& cloud) {
   set_golden(network);
+  const std::size_t points = cloud.size() / at(network.channels);
   const int categories = static_cast<int>(network.categories.size()), category = categories > 0 ? categories / 2 : -1;
-  for (const int points : sizes) {
-    const std::vector<float> cloud = random_cloud(points, network.channels, points % 2 == 0);
-    const std::vector<Naive> expected = interpret(network, cloud, category);
-    for (const Kernels* kernels : available_kernels()) {
-      const Model model(network, *kernels);
-      const std::vector<Value> values = model.trace(cloud.data(), at(points), true, category);
-      CHECK_EQUAL(values.size(), expected.size());
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        if (!CHECK(same_bits(values[i].numbers, flat(expected[i])))) {
-          std::cerr << "  " << kernels->name << ", " << points << " points, operation " << i << "\n";
-        }
+  const std::vector<Naive> expected = interpret(network, cloud, category);
+  for (const Kernels* kernels : available_kernels()) {
+    const Model model(network, *kernels);
+    const std::vector<Value> values = model.trace(cloud.data(), points, true, category);
+    CHECK_EQUAL(values.size(), expected.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!CHECK(same_bits(values[i].numbers, flat(expected[i])))) {
+        std::cerr << "  " << kernels->name << ", " << points << " points, operation " << i << "\n";
       }
-      for (const unsigned threads : {1u, 2u, 5u}) {
-        std::vector<float> logits(model.logits(1, at(points)));
-        model.predict(cloud.data(), 1, at(points), true, threads, category, logits.data());
-        if (!CHECK(same_bits(logits, flat(expected.back())))) {
-          std::cerr << "  " << kernels->name << ", " << points << " points, " << threads << " threads\n";
-        }
+    }
+    for (const unsigned threads : {1u, 2u, 5u}) {
+      std::vector<float> logits(model.logits(1, points));
+      model.predict(cloud.data(), 1, points, true, threads, category, logits.data());
+      if (!CHECK(same_bits(logits, flat(expected.back())))) {
+        std::cerr << "  " << kernels->name << ", " << points << " points, " << threads << " threads\n";
       }
     }
   }
+}
+
+// The same for random clouds. Those with an even number of points have duplicate codes.
+inline void check_network(const Network& network, std::initializer_list<int> sizes) {
+  for (const int points : sizes) check_cloud(network, random_cloud(points, network.channels, points % 2 == 0));
 }
 
 }  // namespace bipointnet

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from packed_networks import CLASSES, cloud, network, shaken, with_layer
 from torch import nn
 
+from bipointnet import load
 from bipointnet.config import Config
 from bipointnet.convert import binarize
 from bipointnet.data.normalize import normalize
@@ -260,6 +261,14 @@ def test_any_safetensors_reader_shows_the_tensors(tmp_path):
     expected = reference.read(path).tensors
     assert set(tensors) == set(expected)
     assert all(np.array_equal(tensors[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("variant", [{}, {"tnets": True}, {"method": "xnor"}, {"method": "fp", "pool": "max"}], ids=str)
+def test_the_golden_vector_has_the_bits_of_the_core(variant, tmp_path):
+    golden_vector = packed(network(**variant), tmp_path).tensors["golden"]
+    golden = load(tmp_path / "model.bpn").manifest["golden"]
+    logits = load(tmp_path / "model.bpn").logits(reference.golden_cloud(golden["seed"], golden["points"], 3))
+    assert np.array_equal(logits.view(np.uint32), golden_vector.view(np.uint32))
 
 
 TENSORS = {
