@@ -148,7 +148,7 @@ void check_extremes() {
   for (const Pool kind : {Pool::max, Pool::mean}) {
     for (const bool scaled : {false, true}) {
       Network network = with_extremes(kind, scaled);
-      for (const int points : {1, 3, 17, 64, 65, 700}) {
+      for (const int points : {1, 3, 65, 140}) {
         for (const std::size_t kinds : {std::size_t{2}, std::size_t{8}, numbers.size()}) {
           std::vector<float> cloud;
           for (int i = 0; i < 3 * points; ++i) cloud.push_back(numbers[at(below(static_cast<int>(kinds)))]);
