@@ -92,7 +92,7 @@ ifeq ($(shell command -v clang++),)
 else
 	$(CMAKE) -S . -B build/fuzz -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DBIPOINTNET_FUZZ=ON \
 	  && $(CMAKE) --build build/fuzz -j 2 --target make_corpus $(FUZZ_TARGETS) > build/fuzz.log || (cat build/fuzz.log; exit 1)
-	for target in $(FUZZ_TARGETS); do \
+	@for target in $(FUZZ_TARGETS); do \
 	  mkdir -p build/fuzz/corpus/$$target && build/fuzz/make_corpus $$target build/fuzz/corpus/$$target || exit 1; \
 	  build/fuzz/$$target -max_total_time=$$(($(FUZZ_SECONDS) / $(words $(FUZZ_TARGETS)))) -max_len=4096 -timeout=5 \
 	    -rss_limit_mb=2048 -artifact_prefix=build/fuzz/$$target- build/fuzz/corpus/$$target \

@@ -20,7 +20,7 @@ typedef struct bipointnet_model bipointnet_model;
 typedef enum {
     BIPOINTNET_OK = 0,
     BIPOINTNET_ERROR_FILE = 1,   /* a file cannot be read */
-    BIPOINTNET_ERROR_FORMAT = 2, /* bytes that are not a packed model */
+    BIPOINTNET_ERROR_FORMAT = 2, /* not a packed model, or a damaged one */
     BIPOINTNET_ERROR_INPUT = 3,  /* an invalid cloud or argument */
     BIPOINTNET_ERROR_ISA = 4,    /* BIPOINTNET_ISA is unknown or not supported by this machine */
     BIPOINTNET_ERROR_MEMORY = 5
