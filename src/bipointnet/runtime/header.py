@@ -33,17 +33,21 @@ class Header(NamedTuple):
     size: int
 
 
-def parse_header(content: bytes) -> Header:
-    """The header of a model file, given its bytes. FormatError if it is damaged."""
+def parse_header(content: bytes, *, strict: bool = False) -> Header:
+    """The header of a model file, given its bytes. FormatError if it is damaged.
+
+    strict: refuse JSON that docs/format.md forbids and the standard library reads, such as duplicate keys. It takes
+    longer, and the core has done it for a file that it loads.
+    """
     size = header_size(content)
     if len(content) < size:
         raise FormatError(f"file: cut short after {len(content)} bytes, expected at least {size}")
-    entries = _object(parse_json(content[8:size], "header"), "header")
+    entries = _object(_parse_json(content[8:size], "header", strict), "header")
     metadata = _object(entries.pop("__metadata__", None), "__metadata__")
     described = metadata.get("bipointnet")
     if not isinstance(described, str):
         raise FormatError("__metadata__: no string bipointnet, expected this key")
-    manifest = _object(parse_json(described.encode(), "manifest"), "manifest")
+    manifest = _object(_parse_json(described, "manifest", strict), "manifest")
     return Header(manifest, {name: _tensor(name, entry) for name, entry in entries.items()}, size)
 
 
@@ -57,12 +61,13 @@ def header_size(start: bytes) -> int:
     return 8 + length
 
 
-def parse_json(text: bytes, what: str) -> Any:
-    """A JSON text by the rules of docs/format.md, which are stricter than those of the standard library."""
+def _parse_json(text: bytes | str, what: str, strict: bool) -> Any:
     try:
-        value = json.loads(
-            text.decode(), parse_int=_integer, parse_constant=_refuse_constant, object_pairs_hook=_without_duplicates
-        )
+        text = text.decode() if isinstance(text, bytes) else text
+        if not strict:
+            return json.loads(text, parse_int=_integer)
+        hooks: dict[str, Any] = {"parse_constant": _refuse_constant, "object_pairs_hook": _without_duplicates}
+        value = json.loads(text, parse_int=_integer, **hooks)
         _check_values(value, 0)
     except RecursionError as error:
         raise FormatError(f"{what}: too many nested lists and objects, expected at most {MOST_LEVELS}") from error

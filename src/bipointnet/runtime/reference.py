@@ -32,7 +32,7 @@ class Packed:
 
 def parse(content: bytes) -> Packed:
     """The model in the bytes of a packed file, without its checksum. FormatError if the file is damaged."""
-    header = parse_header(content)
+    header = parse_header(content, strict=True)
     _check_file(content, header)
     tensors = {}
     for name, tensor in header.tensors.items():
