@@ -120,6 +120,7 @@ class Run:
             "config": dataclasses.asdict(self.config),
             "data": self.data.name,
             "held_out": list(self.data.held_out),
+            "trained_on": list(self.data.trained_on),
             "classes": list(self.task.classes),
             "categories": list(self.task.categories),
             "parts": self.data.parts if self.task.categories else (),
@@ -292,6 +293,8 @@ def train(
             run.warm_up()
         if workers.is_first:
             write_json(folder / "config.json", dataclasses.asdict(config))
+            if data.summary:
+                write_json(folder / "data.json", data.summary.as_json())
         seconds = fit(run, folder, on_progress)
         figures = result(run, seconds, data_path)
         if workers.is_first:

@@ -1,6 +1,7 @@
 """The files of a run.
 
 config.json           the configuration
+data.json             what was read: layout, classes, files held out for the test, files left out
 last.safetensors      weights of the last epoch that was saved
 best.safetensors      weights of the epoch with the best test accuracy, or mIoU for networks that label points
 resume.safetensors    weights, optimizer state and history: what --resume reads
