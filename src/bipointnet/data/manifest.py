@@ -149,6 +149,8 @@ def _source(path: Path, line: int, row: dict[str, str]) -> Source:
     for column in _COLUMNS[:2]:
         if not row.get(column):
             raise UserError(f"{path}: line {line} has no {column}; expected path and class; complete the line")
+        if any(ord(character) < 32 for character in row[column]):
+            raise UserError(f"{path}: line {line} has the {column} {row[column]!r}; expected one without line breaks")
     split = row.get("split") or None
     if split is not None and split_of(split) is None:
         raise UserError(f"{path}: line {line} has the split '{split}'; expected one of {', '.join(SPLITS)}")
