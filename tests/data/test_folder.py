@@ -191,7 +191,7 @@ def test_splits_by_any_of_their_names(tmp_path: Path, train: str, test: str, inn
     assert data.held_out == ()
     found = summary_of(tmp_path)
     patterns = [f"CLASS/{split}/*" if inner else f"{split}/CLASS/*" for split in (train, test)]
-    assert found.layout == " with ".join(sorted(patterns))
+    assert found.layout == " with ".join(patterns)
     assert found.notes == ((f"{test}/ is the test split, as there is no test/",) if test[0] in "vV" else ())
 
 
@@ -300,8 +300,9 @@ def test_all_bad_files_are_named_at_once(tmp_path: Path) -> None:
     write_cloud(tmp_path / "bowl" / "small.npy", points=15)
     message = error_of(tmp_path)
     assert message.startswith(f"{tmp_path}: 7 of 23 files cannot be used: ")
-    assert message.count("is not a whole .npy file") == 4 + ("holds 15 points" not in message)
-    assert message.endswith("and 2 more; correct or remove these files, or pass --skip-bad")
+    assert message.count("is not a whole .npy file") == 4
+    assert "bowl/small.npy (holds 15 points, expected at least 16), cup/bad0.npy (" in message
+    assert message.endswith("and 2 more; correct or remove these files, pass --points 15 or fewer, or pass --skip-bad")
 
 
 def test_bad_files_are_left_out_on_request(tmp_path: Path) -> None:
@@ -326,3 +327,14 @@ def test_published_data_are_not_skipped(tmp_path: Path) -> None:
     (tmp_path / "train_files.txt").write_text("a.h5")
     with pytest.raises(UserError, match="a published data set; --skip-bad is for files of your own"):
         open_dataset(str(tmp_path), 16, skip_bad=True)
+
+
+def test_many_clouds_with_too_few_points(tmp_path: Path) -> None:
+    write_classes(tmp_path, cup=3, bowl=3)
+    write_cloud(tmp_path / "cup" / "small.npy", points=30)
+    assert error_of(tmp_path, points=64).startswith(
+        f"{tmp_path}: 7 of 7 files cannot be used: bowl/bowl0.npy (holds 40 points, expected at least 64), "
+    )
+    assert error_of(tmp_path, points=64).endswith(
+        " and 2 more; correct or remove these files, pass --points 30 or fewer, or pass --skip-bad"
+    )

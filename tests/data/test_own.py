@@ -94,7 +94,7 @@ def old(tmp_path: Path) -> Path:
 def test_a_run_is_tested_on_what_it_held_out(old: Path) -> None:
     data = open_dataset(str(old), 16)
     assert files_tested(old, trained(data)) == list(data.held_out)
-    assert notes(old, trained(data)) == ("tested: 4 that the run held out; left out: its 16 training files",)
+    assert notes(old, trained(data)) == ("tested: 4 that the run held out; left out: 16 of its training files",)
 
 
 def test_new_files_in_the_old_folder_are_tested_too(old: Path) -> None:
@@ -104,7 +104,7 @@ def test_new_files_in_the_old_folder_are_tested_too(old: Path) -> None:
     names = files_tested(old, trained(data))
     assert set(names) == {*data.held_out, *(f"cup/new{k}.npy" for k in range(30))}
     assert notes(old, trained(data)) == (
-        "tested: 4 that the run held out and 30 that are new to it; left out: its 16 training files",
+        "tested: 4 that the run held out and 30 that are new to it; left out: 16 of its training files",
     )
 
 

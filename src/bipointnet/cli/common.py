@@ -1,7 +1,6 @@
 """What all commands share: consoles, tables, progress bars, common arguments."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,8 +44,8 @@ def print_line(text: str, **style: Any) -> None:
 
 
 def print_summary(clouds: "PointClouds") -> None:
-    """Say on stderr what was read. Of the processes that torchrun starts, the first one does."""
-    for line in clouds.summary.lines() if clouds.summary and os.environ.get("RANK", "0") == "0" else ():
+    """Say on stderr what was read."""
+    for line in clouds.summary.lines() if clouds.summary else ():
         err.print(line, highlight=False, soft_wrap=True, markup=False)
 
 

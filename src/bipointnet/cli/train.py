@@ -122,7 +122,6 @@ def _train_one(
     from bipointnet.data import open_dataset
 
     clouds = open_dataset(data, settings.points, fold=settings.fold, skip_bad=skip_bad)
-    print_summary(clouds)
     clouds = clouds.only(settings.category) if settings.category else clouds
     folder = folder or _default_folder(clouds.name, settings)
     from bipointnet.training.loop import train as run_training
@@ -130,7 +129,14 @@ def _train_one(
     with epoch_bar() as bars:
         on_progress = epoch_progress(bars, " ".join(_network(settings)), settings.epochs)
         figures = run_training(
-            settings, clouds, folder, resume=resume, init=init, data_path=data, on_progress=on_progress
+            settings,
+            clouds,
+            folder,
+            resume=resume,
+            init=init,
+            data_path=data,
+            on_start=lambda: print_summary(clouds),
+            on_progress=on_progress,
         )
     if figures["last_oa"] is None:  # one of several processes that torchrun started; the first one evaluates
         return

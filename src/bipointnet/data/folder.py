@@ -63,7 +63,8 @@ def find(folder: Path) -> Found:
         if split in splits:
             sources += _of_class(folder, place, label, splits[split], required=layout == CLASSES_OF_SPLITS)
             skipped += skipped_in(folder, place)
-    names = " with ".join(sorted({_pattern(folder, place, layout) for split, _, place in places if split in splits}))
+    patterns = {splits[split]: _pattern(folder, place, layout) for split, _, place in places if split in splits}
+    names = " with ".join(patterns[split] for split in ("train", "test") if split in patterns)
     return Found(folder, names, tuple(sorted(sources, key=lambda s: (s.label, s.name))), tuple(skipped), note)
 
 

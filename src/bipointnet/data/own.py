@@ -217,5 +217,7 @@ def _unseen(found: Found, seed: int, trained: TrainedOn) -> tuple[tuple[Source, 
         f"{len(unseen) - held_out:,} that are new to it" if len(unseen) > held_out else "",
     ]
     left = len(candidates) - len(unseen)
-    note = f"tested: {' and '.join(filter(None, kinds))}" + (f"; left out: its {left:,} training files" if left else "")
+    note = f"tested: {' and '.join(filter(None, kinds))}" + (
+        f"; left out: {left:,} of its training files" if left else ""
+    )
     return unseen, note

@@ -29,6 +29,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+class TooFewPoints(UserError):
+    """A cloud with `found` points, fewer than wanted."""
+
+    def __init__(self, message: str, found: int) -> None:
+        super().__init__(message)
+        self.found = found
+
+
 @dataclass(frozen=True)
 class Job:
     """One cloud to read.
@@ -64,8 +72,11 @@ def cloud_job(name: str, file: Path, points: int, seed: int, in_file_order: bool
     def read() -> tuple[np.ndarray, int]:
         cloud = clouds.read(file)
         count = 0 if cloud.faces is not None else len(cloud.points)
-        if in_file_order:
-            clouds.require_points(len(cloud.points), points, file)
+        try:
+            clouds.require_points(count or points, points, file)
+        except UserError as error:
+            raise TooFewPoints(str(error), count) from error
+        if in_file_order and count:
             return cloud.points[: 2 * points], count
         most = min(2 * points, count) if count else 2 * points
         return clouds.sample(cloud, max(points, most), rng_of(name, seed), file), count
@@ -104,6 +115,7 @@ def read_all(
     results = [next(done) for _ in with_progress([job.files[0] for job in jobs])]
     prune(begun)
     errors = [(job, found) for job, found in zip(jobs, results, strict=True) if isinstance(found, UserError)]
+    errors.sort(key=lambda error: error[0].name)
     if errors and not skip_bad:
         raise _error_of(errors, len(jobs), source, "" if skip_bad is None else ", or pass --skip-bad")
     bad = [Skipped(job.name, _reason(job, error)) for job, error in errors]
@@ -119,6 +131,8 @@ def _error_of(errors: list[tuple[Job, UserError]], total: int, source: str | Pat
     if len(errors) == 1:
         return UserError(f"{errors[0][1]}{remedy}")
     named = first_names([f"{job.name} ({_reason(job, error)})" for job, error in errors])
+    small = [error.found for _, error in errors if isinstance(error, TooFewPoints)]
+    remedy = (f", pass --points {min(small)} or fewer" if small else "") + remedy
     return UserError(
         f"{source}: {len(errors):,} of {total:,} files cannot be used: {named}; correct or remove these files{remedy}"
     )

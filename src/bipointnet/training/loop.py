@@ -8,7 +8,7 @@ generator state. run_folder.py lists the files of a run.
 import dataclasses
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +246,7 @@ def train(
     resume: bool = False,
     init: Path | None = None,
     data_path: str | None = None,
+    on_start: Callable[[], None] = lambda: None,
     on_progress: OnProgress = ignore,
 ) -> dict[str, Any]:
     """Train a network on `data` into the run folder `folder`; returns the content of its result.json.
@@ -257,6 +258,7 @@ def train(
         resume: continue an interrupted run in `folder`; start one if there is none.
         init: a run folder or checkpoint whose weights to start from, as far as they fit.
         data_path: the path of the data, only to be named in result.json.
+        on_start: called once, by the first process, after all checks and before the first epoch.
         on_progress: called after every step and at the end of every epoch.
 
     Example:
@@ -295,6 +297,7 @@ def train(
             write_json(folder / "config.json", dataclasses.asdict(config))
             if data.summary:
                 write_json(folder / "data.json", data.summary.as_json())
+            on_start()
         seconds = fit(run, folder, on_progress)
         figures = result(run, seconds, data_path)
         if workers.is_first:
