@@ -61,6 +61,14 @@ def test_split_depends_on_the_seed(tmp_path: Path) -> None:
     assert len({open_dataset(str(tmp_path), 16, seed).held_out for seed in range(4)}) == 4
 
 
+def test_copies_of_training_files_are_named(tmp_path: Path) -> None:
+    write_classes(tmp_path / "train", cup=3, bowl=3)
+    write_classes(tmp_path / "test", cup=1, bowl=1)
+    data = open_dataset(str(tmp_path), 16)
+    assert data.summary is not None
+    assert data.summary.notes == ("the test has copies of training files: test/bowl/bowl0.npy, test/cup/cup0.npy",)
+
+
 # Evaluation
 
 

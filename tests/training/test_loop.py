@@ -375,6 +375,18 @@ def test_the_held_out_files_and_the_data_path_are_recorded(tiny, tmp_path):
     assert json.loads((tmp_path / "data.json").read_text())["held_out"] == ["ball/1.npy", "stick/7.npy"]
 
 
+def test_a_run_resumes_with_the_files_it_was_started_with(tiny, tmp_path):
+    """A file that was added may move another one from the test to the training."""
+    files = (("ball/1.npy", "01"), ("ball/2.npy", "02"))
+    train(dataclasses.replace(QUICK, epochs=1), dataclasses.replace(tiny, trained_on=files), tmp_path)
+    changed = dataclasses.replace(tiny, trained_on=(files[0], ("ball/3.npy", "03")))
+    with pytest.raises(UserError, match=r"1 are new or edited, 1 are gone, the first is ball/2\.npy"):
+        train(dataclasses.replace(QUICK, epochs=1), changed, tmp_path, resume=True)
+    train(
+        dataclasses.replace(QUICK, epochs=1), dataclasses.replace(tiny, trained_on=files[::-1]), tmp_path, resume=True
+    )
+
+
 def test_progress_is_reported_after_every_step_and_epoch(tiny, tmp_path):
     seen: list[Progress] = []
     train(dataclasses.replace(QUICK, epochs=12), tiny, tmp_path, on_progress=seen.append)

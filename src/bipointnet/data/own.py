@@ -111,6 +111,7 @@ def open_own(
         require_both_splits(classes, np.array(labels[0]), np.array(labels[1]), found.root)
     elif not test:
         raise UserError(f"{found.root}: no test file can be used ({first_names(map(str, read.bad))}); add others")
+    notes += _copies(train, test)
     held_out = () if found.has_splits else tuple(source.name for source, _ in test)
     summary = Summary(
         str(found.root),
@@ -140,6 +141,13 @@ def open_own(
 def _kept(split: Sequence[Source], read: Clouds, start: int) -> list[tuple[Source, Entry]]:
     """The sources that could be read, each with its content."""
     return [(source, entry) for source, entry in zip(split, read.entries[start:], strict=False) if entry]
+
+
+def _copies(train: Sequence[tuple[Source, Entry]], test: Sequence[tuple[Source, Entry]]) -> tuple[str, ...]:
+    """A sentence about test files that have the content of training files."""
+    contents = {entry.fingerprint for _, entry in train}
+    copies = [source.name for source, entry in test if entry.fingerprint in contents]
+    return (f"the test has copies of training files: {first_names(copies)}",) if copies else ()
 
 
 def _of_split(sources: Iterable[Source], split: str) -> tuple[Source, ...]:

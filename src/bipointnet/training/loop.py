@@ -35,6 +35,7 @@ from bipointnet.training.run_folder import (
     copy_weights,
     load_state,
     open_tensorboard,
+    require_same_files,
     save_state,
     write_csv,
     write_json,
@@ -206,6 +207,7 @@ class Run:
     def resume(self, path: Path) -> None:
         """Continue where `save` stopped, in a run of the same configuration."""
         facts = load_state(path, self.model, self.optimizer, self.config)
+        require_same_files(path.parent, facts["trained_on"], self.data)
         self.history, self.best = facts["history"], facts["best"]
 
 
