@@ -197,8 +197,8 @@ def test_splits_by_any_of_their_names(tmp_path: Path, train: str, test: str, inn
 
 @pytest.mark.parametrize("inner", [True, False], ids=["CLASS/split", "split/CLASS"])
 def test_a_validation_split_beside_a_test_split_is_named(tmp_path: Path, inner: bool) -> None:
-    for split, name in product(("train", "val", "test"), ("cup", "bowl")):
-        write_cloud(tmp_path / (f"{name}/{split}" if inner else f"{split}/{name}") / "a.npy")
+    for value, (split, name) in enumerate(product(("train", "val", "test"), ("cup", "bowl"))):
+        write_cloud(tmp_path / (f"{name}/{split}" if inner else f"{split}/{name}") / "a.npy", value=value)
     assert summary_of(tmp_path).notes == ("val/ with 2 files is not used: test/ is the test split",)
     assert len(open_dataset(str(tmp_path), 16).train) == 2
 

@@ -179,6 +179,9 @@ def test_the_entries_used_longest_ago_are_removed(
     assert len(entries(own_folder)) == 25
     assert set(old[:5]) < set(entries(own_folder))
     monkeypatch.setattr(cache, "ENTRY_BYTES", size)
+    write_cloud(data / "cup" / "cup0.npy", value=5)
+    for path in entries(own_folder):
+        os.utime(path, (1e9, 1e9))
     open_dataset(str(data), 16, seed=1)
     assert len(entries(own_folder)) == 20, "a data set does not remove its own entries"
 

@@ -77,9 +77,10 @@ def skipped_in(root: Path, folder: Path) -> list[Skipped]:
 def entries(folder: Path) -> list[Path]:
     """The content of the folder without hidden files. Links are followed."""
     try:
-        return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+        found = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
     except OSError as error:
         raise UserError(f"{folder}: cannot be listed ({error.strerror}); check the folder's permissions") from error
+    return sorted(found, key=lambda entry: entry.name)
 
 
 def require_both_splits(

@@ -51,19 +51,23 @@ class Job:
     read: Callable[[], tuple[np.ndarray, int]]
     key: tuple[object, ...]
 
-    def run(self) -> Entry | UserError:
-        """The cloud, from the cache if its files did not change; a UserError is returned, not raised."""
+    def run(self) -> tuple[Entry | UserError, bool]:
+        """The cloud, and whether it was read: it is in the cache if its files did not change.
+
+        A UserError is returned, not raised.
+        """
         try:
             stats = [(os.fspath(file.absolute()), *size_and_time(file)) for file in self.files]
             key = (self.name, stats, self.key, _CACHE_VERSION)
             entry = load_entry(key)
-            if entry is None:
-                rows, points = self.read()
-                entry = Entry(rows, points, fingerprint(self.files[0]))
-                save_entry(key, entry)
-            return entry
+            if entry is not None:
+                return entry, False
+            rows, points = self.read()
+            entry = Entry(rows, points, fingerprint(self.files[0]))
+            save_entry(key, entry)
+            return entry, True
         except UserError as error:
-            return error
+            return error, False
 
 
 def cloud_job(name: str, file: Path, points: int, seed: int, in_file_order: bool = False) -> Job:
@@ -113,13 +117,14 @@ def read_all(
     begun = time.time() - 1  # file systems may round times down
     done = in_order(Job.run, jobs, workers)
     results = [next(done) for _ in with_progress([job.files[0] for job in jobs])]
-    prune(begun)
-    errors = [(job, found) for job, found in zip(jobs, results, strict=True) if isinstance(found, UserError)]
+    if any(new for _, new in results):
+        prune(begun)
+    errors = [(job, found) for job, (found, _) in zip(jobs, results, strict=True) if isinstance(found, UserError)]
     errors.sort(key=lambda error: error[0].name)
     if errors and not skip_bad:
         raise _error_of(errors, len(jobs), source, "" if skip_bad is None else ", or pass --skip-bad")
     bad = [Skipped(job.name, _reason(job, error)) for job, error in errors]
-    return Clouds([None if isinstance(found, UserError) else found for found in results], bad)
+    return Clouds([None if isinstance(found, UserError) else found for found, _ in results], bad)
 
 
 def _reason(job: Job, error: UserError) -> str:
