@@ -162,7 +162,7 @@ def test_a_network_trained_on_other_data_has_seen_none(old: Path) -> None:
 def test_a_packed_model_is_tested_on_a_fifth(old: Path) -> None:
     data = open_dataset(str(old), 16)
     assert files_tested(old, TrainedOn(("bowl", "cup"))) == list(data.held_out)
-    assert "a packed model does not record its training files" in notes(old, TrainedOn(("bowl", "cup")))[0]
+    assert "the model does not record its training files" in notes(old, TrainedOn(("bowl", "cup")))[0]
 
 
 def test_unknown_classes_are_left_out_and_named(old: Path) -> None:

@@ -197,13 +197,13 @@ def _unseen(found: Found, seed: int, trained: TrainedOn) -> tuple[tuple[Source, 
         raise UserError(f"{found.root}: has no test file (layout {found.layout}); add some")
     if trained.files is None:
         if found.has_splits:
-            return candidates, "tested: the test split; a packed model does not record its training files"
+            return candidates, "tested: the test split; the model does not record its training files"
         by_class = ([source.name for source in candidates if source.label == name] for name in trained.classes)
         tested = set().union(*(hold_out(own, seed) or own for own in by_class))
         return (
             tuple(source for source in candidates if source.name in tested),
-            "tested: a fifth of each class, as `train` holds it out; a packed model does not record its training files"
-            " (name the run to test on all files that it has not seen)",
+            "tested: a fifth of each class, as `train` holds it out; the model does not record its training files (to"
+            " test on all files that it has not seen, name its run)",
         )
     prints = [own.hex() for own in in_order(fingerprint, [source.file for source in candidates])]
     known = dict(trained.files)

@@ -201,7 +201,7 @@ def _open_run(source: ModelFile) -> RunPredictor:
             up=facts.get("up", "z"),
             data=str(facts["data"]),
             held_out=tuple(facts.get("held_out", ())),
-            trained_on=tuple((str(name), str(content)) for name, content in facts.get("trained_on", ())),
+            trained_on=_trained_on(facts),
             facts={"epoch": facts["epoch"]},
             file=source.file,
             config=config,
@@ -214,6 +214,12 @@ def _open_run(source: ModelFile) -> RunPredictor:
             f"{source.file}: a checkpoint with an incomplete description ({type(error).__name__}: {error}); expected "
             "one written by `bipointnet train`; copy it again"
         ) from error
+
+
+def _trained_on(facts: dict[str, Any]) -> tuple[tuple[str, str], ...] | None:
+    if "trained_on" not in facts:
+        return None
+    return tuple((str(name), str(content)) for name, content in facts["trained_on"])
 
 
 def _open_packed(path: Path) -> PackedPredictor:
