@@ -1,5 +1,4 @@
-// What the readers of text, raw float32 and PLY share: lines, words, numbers as text or bytes, names of columns,
-// errors.
+// Lines, words and numbers of text files, and the errors of all readers.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +8,13 @@
 #include <string_view>
 #include <vector>
 
-namespace bipointnet {
+#include "clouds/cloud.h"
+
+namespace bipointnet::clouds {
 
 using Words = std::vector<std::string_view>;
 
+// Throws a CloudError: "WHAT: FOUND, expected EXPECTED"; `what` may be empty.
 [[noreturn]] void refuse(const std::string& what, const std::string& found, const std::string& expected);
 
 std::string text_of(std::uint64_t number);
@@ -48,29 +50,8 @@ void split_blanks(std::string_view line, std::size_t most, Words& words);
 // Of 64 bits on every machine, so that a count too large for memory is reported as what it is.
 std::optional<std::uint64_t> whole_number(std::string_view text);
 
-// Whether a number is finite and within float32.
-bool fits(double number);
+// The number in a word: [+-] digits [. digits] [e [+-] digits], or nan, inf or infinity in any case with a sign; none if
+// it is something else. Correctly rounded and independent of the locale.
+std::optional<double> number_in(std::string_view text);
 
-// The number in a field of a text. `column` is counted from 0.
-double number_of(std::string_view text, const Lines& lines, std::size_t column);
-
-[[noreturn]] void refuse_number(double number, std::size_t point, std::string_view name);
-
-std::vector<double> required_points(std::vector<double> numbers);
-
-// The indices of x, y and z, then of the other names in order: `channels` in total. None if x, y or z is missing.
-std::optional<std::vector<std::size_t>> columns_of(const Words& names, std::size_t channels);
-
-enum class ScalarKind { integer, natural, real };
-
-struct Scalar {
-  std::string_view name, other_name;  // in PLY
-  std::size_t size;
-  ScalarKind kind;
-};
-
-constexpr Scalar kFloat32 = {"float", "float32", 4, ScalarKind::real};
-
-double value_of(std::string_view bytes, const Scalar& type, bool big_endian);
-
-}  // namespace bipointnet
+}  // namespace bipointnet::clouds

@@ -1,0 +1,80 @@
+#include "clouds/columns.h"
+
+#include <algorithm>
+
+#include "clouds/lines.h"
+
+namespace bipointnet::clouds {
+namespace {
+
+// Each row lists the names of one notation for the three columns of a role, in lower case and without units.
+using Notation = std::array<std::string_view, 3>;
+
+constexpr Notation kCoordinates[] = {{"x", "y", "z"},
+                                     {"px", "py", "pz"},
+                                     {"pos_x", "pos_y", "pos_z"},
+                                     {"position_x", "position_y", "position_z"},
+                                     {"coord_x", "coord_y", "coord_z"},
+                                     {"x_coord", "y_coord", "z_coord"},
+                                     {"points:0", "points:1", "points:2"},
+                                     {"points_0", "points_1", "points_2"},
+                                     {"points_x", "points_y", "points_z"},
+                                     {"easting", "northing", "height"},
+                                     {"easting", "northing", "elevation"}};
+constexpr Notation kColors[] = {{"red", "green", "blue"},
+                                {"r", "g", "b"},
+                                {"diffuse_red", "diffuse_green", "diffuse_blue"},
+                                {"rf", "gf", "bf"},
+                                {"scalar_r", "scalar_g", "scalar_b"},
+                                {"scalar_red", "scalar_green", "scalar_blue"}};
+
+// Without a comment mark in front, quotation marks around and a unit behind, in lower case: '//X', '"X [m]"' -> 'x'.
+std::string plain_name(std::string_view name) {
+  const auto strip = [&name](std::string_view marks) {
+    while (!name.empty() && marks.find(name.front()) != std::string_view::npos) name.remove_prefix(1);
+    while (!name.empty() && marks.find(name.back()) != std::string_view::npos) name.remove_suffix(1);
+  };
+  strip(" \t/#%\"'");
+  const std::size_t unit = name.find_first_of("[(");
+  if (unit != std::string_view::npos && unit > 0) name = name.substr(0, unit);
+  strip(" \t");
+  return lowered(name);
+}
+
+template <std::size_t count>
+std::optional<Triple> columns_of(const std::vector<std::string>& names, const Notation (&notations)[count]) {
+  std::vector<std::string> plain;
+  for (const std::string& name : names) plain.push_back(plain_name(name));
+  for (const Notation& notation : notations) {
+    Triple found{};
+    bool complete = true;
+    for (std::size_t i = 0; i < 3 && complete; ++i) {
+      const auto first = std::find(plain.begin(), plain.end(), notation[i]);
+      complete = first != plain.end();
+      if (!complete) break;
+      if (std::find(first + 1, plain.end(), notation[i]) != plain.end()) {
+        refuse("", "two columns with the name " + excerpt(*first), "one");
+      }
+      found[i] = static_cast<std::size_t>(first - plain.begin());
+    }
+    if (complete) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Triple> coordinate_columns(const std::vector<std::string>& names) {
+  return columns_of(names, kCoordinates);
+}
+
+std::optional<Triple> color_columns(const std::vector<std::string>& names) { return columns_of(names, kColors); }
+
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 12;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i) list += (i ? ", " : "") + excerpt(names[i]);
+  return names.size() > most ? list + " and " + text_of(names.size() - most) + " more" : list;
+}
+
+}  // namespace bipointnet::clouds

@@ -1,0 +1,27 @@
+// The roles of columns by their names, the same for every format.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "clouds/cloud.h"
+
+namespace bipointnet::clouds {
+
+using Triple = std::array<std::size_t, 3>;
+
+// The columns of x, y and z: named x, y, z in any case, with a unit ("X [m]", "x(m)") or in one of the forms that other
+// programs write ("//X", "px", "pos_x", "x_coord", "Points:0", "Points_0"). None if one of the three is missing. Throws a
+// CloudError if two columns have the same role.
+std::optional<Triple> coordinate_columns(const std::vector<std::string>& names);
+
+// Likewise red, green and blue: "red", "r", "diffuse_red", "Rf", "scalar_R".
+std::optional<Triple> color_columns(const std::vector<std::string>& names);
+
+// The names in quotation marks, separated by commas, for errors.
+std::string listed(const std::vector<std::string>& names);
+
+}  // namespace bipointnet::clouds
