@@ -35,6 +35,7 @@ FILES = {
         "off.cpp",
         "pcd.cpp",
         "ply.cpp",
+        "polygons.h",
         "ptx.cpp",
         "read.cpp",
         "read.h",

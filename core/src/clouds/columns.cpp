@@ -1,6 +1,7 @@
 #include "clouds/columns.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "clouds/lines.h"
 
@@ -69,6 +70,15 @@ std::optional<Triple> coordinate_columns(const std::vector<std::string>& names) 
 }
 
 std::optional<Triple> color_columns(const std::vector<std::string>& names) { return columns_of(names, kColors); }
+
+void check_declared_bits(std::vector<Column>& columns) {
+  for (Column& column : columns) {
+    if (column.bits == 0) continue;
+    const double end = std::ldexp(1.0, static_cast<int>(column.bits));
+    const auto fits = [end](double value) { return value >= 0 && value < end && value == std::floor(value); };
+    if (!std::all_of(column.values.begin(), column.values.end(), fits)) column.bits = 0;
+  }
+}
 
 std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t most = 12;

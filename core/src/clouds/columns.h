@@ -21,6 +21,9 @@ std::optional<Triple> coordinate_columns(const std::vector<std::string>& names);
 // Likewise red, green and blue: "red", "r", "diffuse_red", "Rf", "scalar_R".
 std::optional<Triple> color_columns(const std::vector<std::string>& names);
 
+// Sets `bits` to 0 where a column holds other numbers than its type: text may, like colors from 0 to 1 declared as uchar.
+void check_declared_bits(std::vector<Column>& columns);
+
 // The names in quotation marks, separated by commas, for errors.
 std::string listed(const std::vector<std::string>& names);
 

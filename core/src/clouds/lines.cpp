@@ -25,6 +25,18 @@ void refuse(const std::string& what, const std::string& found, const std::string
   throw CloudError((what.empty() ? "" : what + ": ") + found + ", expected " + expected);
 }
 
+void refuse_cut(const std::string& what, std::uint64_t found, std::uint64_t expected) {
+  refuse(what, "the file is cut short after " + text_of(found), text_of(expected) + "; copy it again from its source");
+}
+
+void note_rest(std::string_view rest, std::vector<std::string>& notes) {
+  for (const char c : rest) {
+    if (is_blank(c) || c == 0) continue;
+    notes.push_back("the file holds " + text_of(rest.size()) + " bytes more than it declares; they were left out");
+    return;
+  }
+}
+
 std::string text_of(std::uint64_t number) { return std::to_string(number); }
 
 std::string excerpt(std::string_view text) {
@@ -47,9 +59,10 @@ std::string lowered(std::string_view text) {
 
 bool Lines::next(std::string_view& line) {
   if (rest_.empty()) return false;
-  const std::size_t end = rest_.find_first_of("\r\n");
+  std::size_t end = 0;
+  while (end < rest_.size() && rest_[end] != '\n' && rest_[end] != '\r') ++end;
   line = rest_.substr(0, end);
-  std::size_t used = end == std::string_view::npos ? rest_.size() : end + 1;
+  std::size_t used = end == rest_.size() ? end : end + 1;
   if (!lone_returns_ && rest_[used - 1] == '\r' && used < rest_.size() && rest_[used] == '\n') ++used;
   rest_.remove_prefix(used);
   ++number_;
@@ -101,9 +114,14 @@ std::optional<double> number_in(std::string_view text) {
   }
   if (count == 0) {
     const std::string low = fraction ? "" : lowered(text.substr(at));
-    if (low == "nan") return std::nan("");
+    if (low == "nan" || (low.substr(0, 4) == "nan(" && low.back() == ')')) return std::nan("");
     if (low == "inf" || low == "infinity") return std::numeric_limits<double>::infinity() * (negative ? -1 : 1);
     return std::nullopt;
+  }
+  if (fraction && next() == '#') {
+    const std::string low = lowered(text.substr(at + 1, 3));
+    if (low == "inf") return std::numeric_limits<double>::infinity() * (negative ? -1 : 1);
+    return low == "qna" || low == "sna" || low == "ind" ? std::optional<double>(std::nan("")) : std::nullopt;
   }
   if (next() == 'e' || next() == 'E') {
     ++at;
