@@ -1,5 +1,5 @@
-// OFF, the Object File Format of Geomview: "OFF", the numbers of vertices, faces and edges, then one line per vertex and
-// one per face.
+// OFF, the Object File Format of Geomview: "OFF", the numbers of vertices, faces and edges, then one line per vertex
+// and one per face.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -57,7 +57,9 @@ Kind kind_of(std::string_view& line) {
   if (!remove_prefix(rest, "OFF") && !remove_prefix(rest, "off")) {
     refuse("", "a file that begins with " + excerpt(line), "OFF; check that its suffix is right");
   }
-  if (four || any) refuse("", excerpt(line) + ", points in 4 or more dimensions", "OFF with x, y and z; convert the file");
+  if (four || any) {
+    refuse("", excerpt(line) + ", points in 4 or more dimensions", "OFF with x, y and z; convert the file");
+  }
   if (lowered(trimmed(rest)).substr(0, 6) == "binary") {
     refuse("", "a binary OFF file", "OFF as text; convert it, for example to PLY with MeshLab");
   }
@@ -139,7 +141,7 @@ class Reader {
     }
   }
 
-  // Many programs write colors from 0 to 255 under a plain "OFF". Smaller numbers may be normals and stay without names.
+  // Many programs write colors from 0 to 255 under a plain "OFF". Other numbers may be normals and stay without names.
   void name_colors() {
     std::vector<Column>& columns = parsed_.columns;
     if (kind_.least() > 3 || (columns.size() != 6 && columns.size() != 7)) return;
