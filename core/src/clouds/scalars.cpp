@@ -1,10 +1,26 @@
 #include "clouds/scalars.h"
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 namespace bipointnet::clouds {
 namespace {
+
+// IEEE 754 binary16: 1 bit of sign, 5 of exponent, 10 of fraction.
+struct Half {
+  std::uint16_t word;
+
+  explicit operator double() const {
+    const int exponent = word >> 10 & 31, fraction = word & 1023;
+    double number = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+    if (exponent == 31) {
+      number = fraction ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+    }
+    return word >> 15 & 1 ? -number : number;
+  }
+};
 
 // The number in the bytes of a type that the compiler knows: one load instruction, and one swap of bytes.
 template <class Type, class Word, bool big_endian>
@@ -31,7 +47,11 @@ using Fill = void (*)(const char*, std::size_t, std::size_t, double*);
 template <bool big_endian>
 Fill fill_of(const Scalar& type) {
   if (type.kind == ScalarKind::real) {
-    return type.size == 4 ? fill<float, std::uint32_t, big_endian> : fill<double, std::uint64_t, big_endian>;
+    switch (type.size) {
+      case 2: return fill<Half, std::uint16_t, big_endian>;
+      case 4: return fill<float, std::uint32_t, big_endian>;
+      default: return fill<double, std::uint64_t, big_endian>;
+    }
   }
   if (type.kind == ScalarKind::signed_integer) {
     switch (type.size) {

@@ -45,7 +45,8 @@ void a_role_that_occurs_twice_is_refused() {
 
 void long_lists_are_cut() {
   CHECK_EQUAL(listed({"a", "b"}), "'a', 'b'");
-  CHECK(listed(Names(1000, "x")).find(" and 988 more") != std::string::npos);
+  CHECK_EQUAL(listed(Names(1000, "x")).substr(80), "'x' and 983 more");
+  CHECK(listed(Names(20, std::string(1000, 'x'))).size() < 150);
 }
 
 }  // namespace
