@@ -1,5 +1,5 @@
-// LAS 1.0 to 1.4, point formats 0 to 10, uncompressed (ASPRS, "LAS specification 1.4", R15, 2019). Compressed files (LAZ)
-// are read in Python.
+// LAS 1.0 to 1.4, point formats 0 to 10, uncompressed (ASPRS, "LAS specification 1.4", R15, 2019). Compressed files
+// (LAZ) are read in Python.
 #include <cmath>
 #include <utility>
 
@@ -140,7 +140,8 @@ Parsed parse_las(std::string_view bytes, const Source&) {
   parsed.format =
       "LAS " + text_of(header.major) + "." + text_of(header.minor) + ", point format " + text_of(header.format);
   if (header.record_size > kSizes[header.format]) {
-    parsed.notes.push_back(text_of(header.record_size - kSizes[header.format]) + " extra bytes per point were left out");
+    parsed.notes.push_back(text_of(header.record_size - kSizes[header.format]) +
+                           " extra bytes per point were left out");
   }
   const auto count = static_cast<std::size_t>(header.count);
   for (const Field& field : fields_of(header.format)) {

@@ -11,10 +11,10 @@ constexpr std::size_t kSizes[] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
 struct Las {
   int minor = 2;
   int format = 0;
-  std::size_t extra = 0;         // bytes per point after those of the format
-  std::int64_t declared = 2;     // points
-  std::int64_t legacy = -1;      // points in the field of 32 bits, if not `declared`
-  std::string between;           // the bytes between the header and the points
+  std::size_t extra = 0;      // bytes per point after those of the format
+  std::int64_t declared = 2;  // points
+  std::int64_t legacy = -1;   // points in the field of 32 bits, if not `declared`
+  std::string between;        // the bytes between the header and the points
   double scale = 0.5;
   int compression = 0;
 
@@ -44,10 +44,19 @@ struct Las {
     for (const int number : {2, -4, 6}) record.integer(4, number + 10 * point);
     record.integer(2, 60000 + point);
     if (format < 6) {
-      record.integer(1, 2 | 5 << 3 | 1 << 7).integer(1, (6 + point) | 7 << 5).integer(1, -9).integer(1, 77).integer(2, 512);
+      record.integer(1, 2 | 5 << 3 | 1 << 7)
+          .integer(1, (6 + point) | 7 << 5)
+          .integer(1, -9)
+          .integer(1, 77)
+          .integer(2, 512);
       if (format == 1 || format >= 3) record.f64(1.5 + point);
     } else {
-      record.integer(1, 9 | 12 << 4).integer(1, 255).integer(1, 200 + point).integer(1, 77).integer(2, -900).integer(2, 512);
+      record.integer(1, 9 | 12 << 4)
+          .integer(1, 255)
+          .integer(1, 200 + point)
+          .integer(1, 77)
+          .integer(2, -900)
+          .integer(2, 512);
       record.f64(1.5 + point);
     }
     if (has_colors()) record.integer(2, 65535).integer(2, 0).integer(2, 13107);
@@ -55,7 +64,9 @@ struct Las {
     return record.bytes() + std::string(size - record.bytes().size(), '\x55');
   }
 
-  bool has_colors() const { return format == 2 || format == 3 || format == 5 || format == 7 || format == 8 || format == 10; }
+  bool has_colors() const {
+    return format == 2 || format == 3 || format == 5 || format == 7 || format == 8 || format == 10;
+  }
 };
 
 void every_version_and_format_comes_back() {
@@ -93,7 +104,8 @@ void hostile_headers_are_refused() {
   CHECK_REFUSED("LAS", "a.las", "begins with 'LAS', expected 'LASF'");
   CHECK_REFUSED(replaced(las.bytes(), "LASF", "LASG"), "a.las", "begins with 'LASG'");
   las.compression = 0x80;
-  CHECK_REFUSED(las.bytes(), "a.las", "compressed points (LAZ), expected uncompressed points in a .las file; rename it to .laz");
+  CHECK_REFUSED(las.bytes(), "a.las",
+                "compressed points (LAZ), expected uncompressed points in a .las file; rename it to .laz");
   las = {};
   las.minor = 4;
   for (const std::int64_t count : {std::int64_t{3}, std::int64_t{1} << 32, INT64_MAX, std::int64_t{-1}}) {
