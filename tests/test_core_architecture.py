@@ -37,6 +37,7 @@ FILES = {
         "off.cpp",
         "pcd.cpp",
         "ply.cpp",
+        "polygons.h",
         "ptx.cpp",
         "read.cpp",
         "read.h",
