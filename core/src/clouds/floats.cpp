@@ -80,8 +80,8 @@ Parsed parse_floats(std::string_view bytes, const Source& source) {
   for (std::size_t c = 0; c < columns; ++c) {
     if (layout.names[c] == "-") continue;
     Column column{layout.names[c], 0, std::vector<double>(rows)};
+    read_values(bytes.data() + kSize * c, kSize * columns, rows, kFloat32, false, column.values.data());
     for (std::size_t row = 0; row < rows; ++row) {
-      column.values[row] = value_of(bytes.data() + kSize * (columns * row + c), kFloat32);
       if (!layout.why.empty() && !is_plausible(column.values[row])) {
         refuse("point " + text_of(row) + " (counted from 0)", "bytes that are no coordinate in float32",
                "little-endian float32; name the columns with --columns, or convert the file");

@@ -337,9 +337,7 @@ Parsed parse_npy(std::string_view bytes, const Source& source) {
     const std::size_t step = named ? record.size : record.size * (array.fortran_order ? 1 : column_count);
     const std::size_t begin = named ? element.at : record.size * c * (array.fortran_order ? count : 1);
     Column column{name, element.type.bits(), std::vector<double>(count)};
-    for (std::size_t row = 0; row < count; ++row) {
-      column.values[row] = value_of(bytes.data() + begin + row * step, element.type, element.big_endian);
-    }
+    read_values(bytes.data() + begin, step, count, element.type, element.big_endian, column.values.data());
     parsed.columns.push_back(std::move(column));
   }
   if (!named && source.columns.empty()) name_by_position(parsed.columns, source.suffix, parsed.notes);

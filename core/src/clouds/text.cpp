@@ -38,11 +38,6 @@ void check_is_text(std::string_view bytes) {
   }
 }
 
-std::string_view without_byte_order_mark(std::string_view bytes) {
-  constexpr std::string_view mark = "\xEF\xBB\xBF";
-  return bytes.substr(0, mark.size()) == mark ? bytes.substr(mark.size()) : bytes;
-}
-
 class TextReader {
  public:
   TextReader(std::string_view bytes, const Source& source) : bytes_(bytes), source_(source), lines_(bytes) {}
@@ -327,7 +322,7 @@ class TextReader {
 }  // namespace
 
 Parsed parse_text(std::string_view bytes, const Source& source) {
-  bytes = without_byte_order_mark(bytes);
+  bytes = without_mark(bytes);
   check_is_text(bytes);
   return TextReader(bytes, source).parse();
 }
