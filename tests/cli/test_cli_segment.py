@@ -164,7 +164,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(parts, rooms, tmp_p
         ([tmp_path / "empty.xyz", "-m", rooms / "run"], "the file is empty"),
         ([cloud, "-m", cloud], "neither a packed model nor a checkpoint"),
         ([*mug, "Mug", "-o", tmp_path / "cloud"], "an input file, which would be overwritten; choose another name"),
-        ([*mug, "Mug", "-o", "x" * 221], "expected the name of the files to write"),
+        ([*mug, "Mug", "-o", "x" * 251], "expected the name of the files to write"),
         ([*mug, "Mug", "-o", "ä" * 150], "expected the name of the files to write"),
         ([cloud, "-m", tmp_path / "taken.html"], "a folder without last.safetensors"),
         ([*mug, "Mug", "-o", tmp_path / "taken"], "a folder where a file should be written"),

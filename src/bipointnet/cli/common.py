@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from bipointnet.training.progress import OnProgress
     from bipointnet.training.progress import Progress as Moment
 
-out, err = Console(), Console(stderr=True)
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise
+
+
+out, err = _Console(), _Console(stderr=True)
 LINE_SECONDS = 10.0
 AS_JSON = typer.Option(False, "--json", help="Print the result as JSON.")
 MODEL = typer.Argument(metavar="MODEL", help="Packed model, run folder (its last epoch) or checkpoint.")

@@ -41,12 +41,9 @@ def export(
     from bipointnet.packing import pack
     from bipointnet.runtime import model as runtime
 
-    try:
-        with err.status("packing"):
-            pack.export_run(run, path, last)
-            sizes = packed_sizes(runtime.load(path))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place with -o") from error
+    with err.status("packing"):
+        pack.export_run(run, path, last)
+        sizes = packed_sizes(runtime.load(path))
     if as_json:
         print_json({"file": str(path), **sizes})
         return
