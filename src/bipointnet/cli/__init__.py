@@ -17,7 +17,7 @@ import typer
 
 from bipointnet import __version__
 from bipointnet.cli import analyze, bench, demo, eval, export, inspect, predict, segment, train, verify
-from bipointnet.cli.common import err, plain
+from bipointnet.cli.common import complain, err
 from bipointnet.errors import UserError, describe_os_error
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -118,5 +118,5 @@ def _discard_output() -> None:
 
 def _complain(sentence: str) -> int:
     with suppress(OSError):  # a standard error that cannot be written; the exit code remains
-        err.print(f"[bold red]error:[/] {plain(sentence)}", highlight=False, soft_wrap=True)
+        complain(sentence)
     return 2

@@ -77,8 +77,8 @@ def read_splits(
     key = (layout, os.fspath(root.absolute()), names, stats, points, seed, _CACHE_VERSION)
     stored = cached(layout, key, lambda: dict(zip(("train", "test"), _read(root, listings, points, seed), strict=True)))
     train, test = (
-        Split(stored[split], np.array(listing.labels, np.int64))
-        for split, listing in zip(("train", "test"), listings, strict=True)
+        Split(stored[split], np.array(listing.labels, np.int64), files=tuple(own))
+        for split, listing, own in zip(("train", "test"), listings, names, strict=True)
     )
     return train, test
 
