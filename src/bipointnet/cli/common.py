@@ -44,11 +44,12 @@ LINE_SECONDS = 10.0
 
 # An empty metavar, since a flag takes no value; typer would print <bool>.
 AS_JSON = typer.Option(False, "--json", metavar="", help="Print the result as JSON.")
-MODEL = typer.Argument(metavar="MODEL", help="Packed model, run folder (its last epoch) or checkpoint.")
+# readable=False: errors of the system are reported in one place, with a remedy.
+MODEL = typer.Argument(metavar="MODEL", readable=False, help="Packed model, run folder (its last epoch) or checkpoint.")
 MODEL_OPTION = typer.Option(
-    None, "-m", "--model", help="Packed model, run folder (its last epoch) or checkpoint. Required."
+    None, "-m", "--model", readable=False, help="Packed model, run folder (its last epoch) or checkpoint. Required."
 )
-PACKED = typer.Argument(metavar="FILE", help="Packed model, as `bipointnet export` writes it.")
+PACKED = typer.Argument(metavar="FILE", readable=False, help="Packed model, as `bipointnet export` writes it.")
 DATA = typer.Argument(metavar="DATA", help="shapes, rooms (both built in), or a folder.")
 
 

@@ -51,6 +51,7 @@ def segment(
         raise UserError(f"--up is {up!r}; expected x, y or z")
     predictor = open_predictor(require_model(model))
     predictor.require_segmenter()
+    file.stat()  # raises OSError if it cannot be found
     from bipointnet.data import clouds
     from bipointnet.evaluation import from_file
     from bipointnet.runtime.label import read_labels
