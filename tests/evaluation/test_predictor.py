@@ -277,14 +277,22 @@ def test_a_damaged_network_is_not_blamed_on_the_files(classifier, tmp_path):
         list(from_file.classify_files(open_model(tmp_path), [Input(str(tmp_path / "good.npy"))], top=1))
 
 
-def test_a_run_says_which_shapes_it_can_compute(classifier, tmp_path):
+def test_a_run_says_which_shapes_it_can_compute(classifier):
     predictor = open_model(classifier)
     for shape in ((32, 3), (1, 32, 4), (0, 32, 3), (2, 0, 3)):
         with pytest.raises(UserError, match=r"points: an array of shape .*; expected \(clouds, points, 3\)"):
             predictor.run(np.zeros(shape, np.float32))
-    dgcnn = save_run(tmp_path, Config(points=64, model="dgcnn"))
-    with pytest.raises(UserError, match=r"1 clouds of 5 points, for which .*; expected 64 points as in training"):
-        open_model(dgcnn).predict(clouds(1, 5))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("selected index k out of range\nwith a second line")
+
+    predictor.__dict__["network"] = fail
+    with pytest.raises(UserError) as caught:
+        predictor.predict(clouds(1, 5))
+    assert str(caught.value) == (
+        f"points: 1 clouds of 5 points, for which {classifier} cannot be computed (selected index k out of range); "
+        "expected 32 points as in training"
+    )
 
 
 def test_inspection_counts_what_a_vanilla_pointnet_has(classifier, tmp_path):

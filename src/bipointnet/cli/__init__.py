@@ -62,7 +62,7 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
-    version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True),
+    version: bool = typer.Option(False, "--version", metavar="", help="Print the version.", is_eager=True),
 ) -> None:
     """1-bit neural networks for point clouds: train, evaluate, export and run them."""
     if version:
