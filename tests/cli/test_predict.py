@@ -1,6 +1,7 @@
 """The command predict: many files, some of them bad; runner-ups; warnings."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +79,12 @@ def test_standard_input_is_text(scans):
     empty = subprocess.run(command, input=b"", capture_output=True, check=False)
     assert empty.returncode == 2
     assert b"error: standard input: " in empty.stderr
+
+
+def test_any_file_name_can_be_printed(tmp_path, scans):
+    name = os.fsdecode(b"\xff [red]\xc3\xa4.npy")
+    (tmp_path / name).write_bytes((scans / "a.npy").read_bytes())
+    shown = succeed("predict", ".", "--model", GOLDEN, cwd=tmp_path)
+    assert shown.startswith("./\\udcff [red]ä.npy  ")
+    row = json.loads(succeed("predict", ".", "--model", GOLDEN, "--json", cwd=tmp_path))[0]
+    assert row["file"] == f"./{name}"

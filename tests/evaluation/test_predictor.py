@@ -286,7 +286,7 @@ def test_a_run_says_which_shapes_it_can_compute(classifier):
     def fail(*_: object) -> None:
         raise RuntimeError("selected index k out of range\nwith a second line")
 
-    predictor.__dict__["network"] = fail
+    vars(predictor)["network"] = fail
     with pytest.raises(UserError) as caught:
         predictor.predict(clouds(1, 5))
     assert str(caught.value) == (

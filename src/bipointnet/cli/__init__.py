@@ -5,6 +5,7 @@ May import everything; nothing imports it. PyTorch is imported only once paths a
 
 import errno
 import functools
+import io
 import os
 import signal
 import sys
@@ -82,6 +83,8 @@ def main() -> None:
 
 def _run() -> int:
     """The exit code of the command in sys.argv. Ctrl-C and a closed pipe give the code that a shell reports for it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names may have bytes that are not UTF-8
     try:
         code = app(standalone_mode=False) or 0
         if sys.stdout is not None:
