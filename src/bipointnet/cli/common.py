@@ -16,6 +16,7 @@ from bipointnet.errors import UserError
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from bipointnet.data.dataset import PointClouds
     from bipointnet.evaluation.predictor import Predictor
     from bipointnet.training.progress import OnProgress
     from bipointnet.training.progress import Progress as Moment
@@ -50,7 +51,10 @@ MODEL_OPTION = typer.Option(
     None, "-m", "--model", readable=False, help="Packed model, run folder (its last epoch) or checkpoint. Required."
 )
 PACKED = typer.Argument(metavar="FILE", readable=False, help="Packed model, as `bipointnet export` writes it.")
-DATA = typer.Argument(metavar="DATA", help="shapes, rooms (both built in), or a folder.")
+DATA = typer.Argument(metavar="DATA", help="shapes, rooms (both built in), a folder, or a manifest (CSV or JSON).")
+SKIP_BAD = typer.Option(
+    False, "--skip-bad", metavar="", help="Leave out files that cannot be read or have too few points."
+)
 
 
 def plain(text: object) -> str:
@@ -71,6 +75,12 @@ def complain(sentence: str) -> None:
 def warn(sentence: str) -> None:
     """Print one sentence on stderr about something that may be a mistake."""
     err.print(f"[bold yellow]warning:[/] {plain(sentence)}", highlight=False, soft_wrap=True)
+
+
+def print_summary(clouds: "PointClouds") -> None:
+    """Say on stderr what was read."""
+    for line in clouds.summary.lines() if clouds.summary else ():
+        err.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def print_json(value: object) -> None:

@@ -9,6 +9,7 @@ from bipointnet.cli.common import (
     AS_JSON,
     DATA,
     MODEL,
+    SKIP_BAD,
     counting_bar,
     empty_table,
     open_predictor,
@@ -16,6 +17,7 @@ from bipointnet.cli.common import (
     plain,
     print_json,
     print_line,
+    print_summary,
 )
 from bipointnet.errors import UserError
 
@@ -28,9 +30,13 @@ def evaluate(
     model: Path = MODEL,
     data: str = DATA,
     files: bool = typer.Option(False, "--files", metavar="", help="List every misclassified file."),
+    skip_bad: bool = SKIP_BAD,
     as_json: bool = AS_JSON,
 ) -> None:
     """Evaluate a trained or packed network on the test split of DATA.
+
+    Of a folder of your own files, a run is tested on all that it has not seen:
+    those it held out, and new ones.
 
     Example: bipointnet eval runs/chairs data/chairs
     """
@@ -39,7 +45,8 @@ def evaluate(
         raise UserError(f"{model}: labels points (task {predictor.task}); --files is for classifiers; leave it out")
     from bipointnet.evaluation.evaluate import evaluate_classifier, evaluate_segmenter, open_test_data
 
-    clouds = open_test_data(predictor, data)
+    clouds = open_test_data(predictor, data, skip_bad)
+    print_summary(clouds)
     if predictor.task == "classify":
         with counting_bar("evaluating") as progress:
             found = evaluate_classifier(predictor, clouds, progress)
