@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from bipointnet.cli.common import AS_JSON, MODEL, empty_table, out, plain, print_json
+from bipointnet.cli.common import AS_JSON, MODEL, empty_table, out, plain, print_json, print_line
 from bipointnet.evaluation.model_file import identify
 
 
@@ -41,6 +41,9 @@ def inspect_model(model: Path = MODEL, as_json: bool = AS_JSON) -> None:
     out.print(f"{len(facts['classes'])} classes: {plain(', '.join(facts['classes']))}")
     training = ", ".join(f"{name} {_short(value)}" for name, value in facts["training"].items() if value is not None)
     out.print(f"Training: {plain(training) or 'not recorded in the file'}")
+    epoch, epochs = (facts["training"].get(name) for name in ("epoch", "epochs"))
+    if isinstance(epoch, int) and isinstance(epochs, int) and epoch < epochs:
+        print_line(f"Unfinished: trained for {epoch} of {epochs} epochs")
 
 
 def _short(value: object) -> str:

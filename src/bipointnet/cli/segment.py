@@ -51,6 +51,7 @@ def segment(
         raise UserError(f"--up is {up!r}; expected x, y or z")
     predictor = open_predictor(require_model(model))
     predictor.require_segmenter()
+    file.stat()  # raises OSError if it cannot be found
     from bipointnet.data import clouds
     from bipointnet.evaluation import from_file
     from bipointnet.runtime.label import read_labels
@@ -59,7 +60,7 @@ def segment(
     number = predictor.category_index(category)
     files = output_files(stem, file, [file, predictor.path, *([truth] if truth else [])])
     cloud = clouds.read(file)
-    true_labels = None if truth is None else read_labels(truth, len(cloud.points), len(predictor.classes))
+    true_labels = None if truth is None else read_labels(truth, len(cloud.points), predictor.accepted(number))
     with counting_bar("labeling") as progress:
         labels = from_file.label_cloud(predictor, cloud, file, number, progress)
     written = write_labeled(files, cloud, labels, predictor.classes, file.name, up or predictor.up)
