@@ -1,4 +1,7 @@
+import fcntl
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -37,6 +40,22 @@ VARIANTS = {
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep tests away from the user's cache."""
     monkeypatch.setenv("BIPOINTNET_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="session")
+def run_tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C++ tool bipointnet-run, built once per session; the processes of pytest-xdist share it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    build, source = shared / "core", Path(__file__).parents[1]
+    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert cmake is not None, "the tests of bipointnet-run need cmake"
+    with open(shared / "core.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for step in (["-S", source, "-B", build], ["--build", build, "-j", "2", "--target", "bipointnet-run"]):
+            done = subprocess.run([cmake, *step], capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+    return build / "bipointnet-run"
 
 
 @pytest.fixture

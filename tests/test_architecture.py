@@ -24,7 +24,7 @@ MODULES = {
     "cli": "__init__ analyze bench common demo eval export inspect predict segment train verify",
     "convert": "__init__ binarize graph layers record report trace",
     "data": "__init__ blocks cache clouds dataset folder furniture generated listing mesh_files modelnet normalize "
-    "objects parsed published rooms s3dis scan_files shapenet_part shapes solids text_files",
+    "objects parsed published rooms s3dis scan_files shapenet_part shapes shuffle solids text_files",
     "evaluation": "__init__ bench_torch evaluate from_file inspection metrics model_file networks predictor probe "
     "segmentation verify_torch",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",

@@ -10,6 +10,7 @@ from bipointnet.data import solids
 from bipointnet.data.mesh_files import read_off, read_with_trimesh
 from bipointnet.data.parsed import Parsed
 from bipointnet.data.scan_files import read_las, read_numpy, read_pcd
+from bipointnet.data.shuffle import Ranks
 from bipointnet.data.text_files import read_text
 from bipointnet.errors import UserError
 
@@ -85,7 +86,7 @@ def read(path: str | Path) -> Cloud:
     return _checked(path, parsed)
 
 
-def sample(cloud: Cloud, count: int, rng: np.random.Generator, source: str | Path) -> np.ndarray:
+def sample(cloud: Cloud, count: int, rng: np.random.Generator | Ranks, source: str | Path) -> np.ndarray:
     """Draw (count, 3) float32: uniform by area on a mesh's surface, or points of the cloud without repetition.
 
     `source` names the cloud in the error for a cloud with fewer points than `count`.
