@@ -43,16 +43,22 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @pytest.fixture(scope="session")
-def run_tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The C++ tool bipointnet-run, built once per session; the processes of pytest-xdist share it."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    build, source = shared / "core", Path(__file__).parents[1]
-    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    assert cmake is not None, "the tests of bipointnet-run need cmake"
-    with open(shared / "core.lock", "w") as lock:
+def cmake() -> str:
+    """The program cmake."""
+    found = shutil.which("cmake", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert found is not None, "the tests of the C++ tool and library need cmake"
+    return found
+
+
+@pytest.fixture(scope="session")
+def run_tool(cmake: str) -> Path:
+    """The C++ tool bipointnet-run. It is built in build/tool, where ccache knows most files from build/core."""
+    source = Path(__file__).parents[1]
+    build = source / "build" / "tool"
+    build.mkdir(parents=True, exist_ok=True)
+    with open(build / "lock", "w") as lock:  # the processes of pytest-xdist share it
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for step in (["-S", source, "-B", build], ["--build", build, "-j", "2", "--target", "bipointnet-run"]):
+        for step in (["-S", source, "-B", build], ["--build", build, "-j", "2"]):
             done = subprocess.run([cmake, *step], capture_output=True, text=True)
             assert done.returncode == 0, done.stdout + done.stderr
     return build / "bipointnet-run"
