@@ -71,10 +71,11 @@ std::optional<Triple> coordinate_columns(const std::vector<std::string>& names) 
 std::optional<Triple> color_columns(const std::vector<std::string>& names) { return columns_of(names, kColors); }
 
 std::string listed(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 12;
+  constexpr std::size_t longest = 80;  // so that an error with a list is still one sentence
   std::string list;
-  for (std::size_t i = 0; i < std::min(most, names.size()); ++i) list += (i ? ", " : "") + excerpt(names[i]);
-  return names.size() > most ? list + " and " + text_of(names.size() - most) + " more" : list;
+  std::size_t count = 0;
+  for (; count < names.size() && list.size() < longest; ++count) list += (count ? ", " : "") + excerpt(names[count]);
+  return count < names.size() ? list + " and " + text_of(names.size() - count) + " more" : list;
 }
 
 }  // namespace bipointnet::clouds

@@ -42,6 +42,7 @@ class Lines {
   std::string_view rest_;
   bool lone_returns_;
   std::size_t number_ = 0;
+  const char* newline_ = nullptr;  // the next \n or the end of the text, so that no byte is searched for it twice
 };
 
 // Splits off at most `most` words at blanks.
@@ -50,8 +51,12 @@ void split_blanks(std::string_view line, std::size_t most, Words& words);
 // Of 64 bits on every machine, so that a count too large for memory is reported as what it is.
 std::optional<std::uint64_t> whole_number(std::string_view text);
 
-// The number in a word: [+-] digits [. digits] [e [+-] digits], or nan, inf or infinity in any case with a sign; none if
-// it is something else. Correctly rounded and independent of the locale.
+// Blanks inside a line.
+inline bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r'; }
+
+// The number in a word: [+-] digits [. digits] [e [+-] digits], or nan, inf or infinity in any case with a sign, also as
+// Windows programs write them ("1.#QNAN", "-nan(ind)"); none if it is something else. Correctly rounded and independent
+// of the locale.
 std::optional<double> number_in(std::string_view text);
 
 }  // namespace bipointnet::clouds
