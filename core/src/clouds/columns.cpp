@@ -1,6 +1,7 @@
 #include "clouds/columns.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "clouds/lines.h"
 
@@ -62,6 +63,38 @@ std::optional<Triple> columns_of(const std::vector<std::string>& names, const No
   return std::nullopt;
 }
 
+// Only 0 and 1 may be anything, and negative numbers may be normals.
+bool like_colors(const Column* columns) {
+  double most = 0;
+  bool whole = true;
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (const double value : columns[i].values) {
+      if (!(value >= 0 && value <= 255)) return false;
+      most = std::max(most, value);
+      whole = whole && value == std::floor(value);
+    }
+  }
+  return most <= 1 ? !whole : whole;
+}
+
+// Every row has length 1, or 0 where there is no normal, and some number is negative.
+bool like_normals(const Column* columns) {
+  bool negative = false;
+  for (std::size_t row = 0; row < columns[0].values.size(); ++row) {
+    double square = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      square += columns[i].values[row] * columns[i].values[row];
+      negative = negative || columns[i].values[row] < 0;
+    }
+    if (!(std::abs(square - 1) < 0.05 || square == 0)) return false;
+  }
+  return negative;
+}
+
+void set_names(std::vector<Column>& columns, std::size_t first, const Notation& names) {
+  for (std::size_t i = 0; i < 3; ++i) columns[first + i].name = names[i];
+}
+
 }  // namespace
 
 std::optional<Triple> coordinate_columns(const std::vector<std::string>& names) {
@@ -69,6 +102,28 @@ std::optional<Triple> coordinate_columns(const std::vector<std::string>& names) 
 }
 
 std::optional<Triple> color_columns(const std::vector<std::string>& names) { return columns_of(names, kColors); }
+
+void name_by_position(std::vector<Column>& columns, const std::string& suffix, std::vector<std::string>& notes) {
+  constexpr Notation normals = {"nx", "ny", "nz"};
+  set_names(columns, 0, kCoordinates[0]);
+  const bool intensity = suffix == ".pts" && (columns.size() == 4 || columns.size() == 7);
+  if (intensity) columns[3].name = "intensity";
+  const std::size_t first = intensity ? 4 : 3;
+  if (columns.size() < first + 3) return;
+  if (suffix == ".xyzn") return set_names(columns, first, normals);
+  if (suffix == ".xyzrgb") return set_names(columns, first, kColors[0]);
+  const bool colors = like_colors(&columns[first]);
+  if (!colors && !like_normals(&columns[first])) return;
+  set_names(columns, first, colors ? kColors[0] : normals);
+  notes.push_back("the columns " + text_of(first + 1) + " to " + text_of(first + 3) + " have no names and are read as " +
+                  (colors ? "colors" : "normals") + "; --columns can name them");
+}
+
+void check_column_count(const std::vector<std::string>& given, std::size_t found, const std::string& where) {
+  if (given.size() == found) return;
+  refuse(where, text_of(found) + (found == 1 ? " column" : " columns"),
+         text_of(given.size()) + " as in --columns; name every column, or write - for one to ignore");
+}
 
 std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t longest = 80;  // so that an error with a list is still one sentence

@@ -2,6 +2,7 @@
 // allocates more than a small multiple of the bytes it was given, whatever these declare.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,9 @@ struct Source {
   std::string suffix;  // in lower case, with the dot
   std::vector<std::string> columns;  // see ReadOptions
 };
+
+// More columns are refused: a table of one row would cost a hundred times its bytes.
+constexpr std::size_t kMaxColumns = 1000;
 
 Parsed parse_text(std::string_view bytes, const Source& source);    // .xyz .txt .csv .pts .asc .xyzn .xyzrgb
 Parsed parse_ptx(std::string_view bytes, const Source& source);     // Leica: one or more scans with their pose
