@@ -146,10 +146,6 @@ bool write_all(std::FILE* file, const std::string& bytes) {
 void write_beside(const std::string& path, const std::string& bytes) {
   std::error_code error;
   const fs::path target(path);
-  if (fs::exists(target, error) && !fs::is_regular_file(target, error)) {
-    throw Error(path + ": " + (fs::is_directory(target, error) ? "a folder" : "not a file") +
-                ", expected a file to write; choose another path with --labels");
-  }
   char name[32];
   std::snprintf(name, sizeof name, ".labels-%08x.part", static_cast<unsigned>(std::random_device()()));
   const fs::path beside = target.parent_path() / name;
@@ -168,10 +164,20 @@ void write_beside(const std::string& path, const std::string& bytes) {
 
 }  // namespace
 
-void check_label_suffix(const std::string& path) {
+void check_label_file(const std::string& path) {
   const std::string suffix = suffix_of(path);
-  if (suffix == ".txt" || suffix == ".npy" || suffix == ".ply") return;
-  throw Error("--labels is '" + path + "', expected a file with the suffix .txt, .npy or .ply");
+  if (suffix != ".txt" && suffix != ".npy" && suffix != ".ply") {
+    throw Error("--labels is '" + path + "', expected a file with the suffix .txt, .npy or .ply");
+  }
+  std::error_code error;
+  const fs::path target(path), folder = target.parent_path();
+  if (fs::exists(target, error) && !fs::is_regular_file(target, error)) {
+    throw Error(path + ": " + (fs::is_directory(target, error) ? "a folder" : "not a file") +
+                ", expected a file to write; choose another path with --labels");
+  }
+  if (!folder.empty() && !fs::is_directory(folder, error)) {
+    throw Error(path + ": there is no folder '" + folder.string() + "'; make it, or choose another path with --labels");
+  }
 }
 
 void write_labels(const std::string& path, const Cloud& cloud, const std::vector<int>& labels,

@@ -8,8 +8,9 @@
 
 namespace bipointnet::tool {
 
-// Throws Error unless the suffix of `path` is one that write_labels() knows.
-void check_label_suffix(const std::string& path);
+// Throws Error if write_labels() could not write to `path`: its suffix is unknown, it is not a file, or its folder does
+// not exist.
+void check_label_file(const std::string& path);
 
 // Writes labels (N) of a cloud of N points; the suffix determines the format:
 //   .txt  one label per line    .npy  int64

@@ -134,8 +134,15 @@ Options parse_options(const std::vector<std::string>& arguments) {
 
 std::string help_text() {
   std::string text = "usage: " + std::string(kUsage) + "\n" + kHelp;
+  std::string suffixes = clouds::cloud_suffixes();
+  constexpr std::size_t kIndent = 15, kWidth = 80 - kIndent;
+  for (std::size_t start = 0; suffixes.size() - start > kWidth;) {
+    const std::size_t blank = suffixes.rfind(' ', start + kWidth);
+    suffixes.replace(blank, 1, "\n" + std::string(kIndent, ' '));
+    start = blank + 1 + kIndent;
+  }
   const std::string mark = "{suffixes}";
-  return text.replace(text.find(mark), mark.size(), clouds::cloud_suffixes());
+  return text.replace(text.find(mark), mark.size(), suffixes);
 }
 
 }  // namespace bipointnet::tool

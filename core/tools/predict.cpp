@@ -97,8 +97,14 @@ int category_index(const bipointnet_model* model, const Options& options) {
 Prediction predict_file(const bipointnet_model* model, const std::string& file, const Options& options) {
   Prediction prediction;
   prediction.file = file;
+  const auto failed = [&file](const std::string& sentence) {
+    Prediction none;
+    none.file = file;
+    none.error = sentence;
+    return none;
+  };
   try {
-    Cloud cloud = clouds::read_cloud(file, options.reading);
+    const Cloud cloud = clouds::read_cloud(file, options.reading);
     prediction.task = bipointnet_task(model);
     if (cloud.dropped > 0) {
       prediction.warnings.push_back(std::to_string(cloud.dropped) + " of " +
@@ -112,9 +118,9 @@ Prediction predict_file(const bipointnet_model* model, const std::string& file, 
       classify(model, cloud, options, prediction);
     }
   } catch (const std::bad_alloc&) {
-    prediction.error = file + ": not enough memory for this file, expected a smaller one";
+    return failed(file + ": not enough memory for this file, expected a smaller one");
   } catch (const std::runtime_error& error) {  // Error, CloudError
-    prediction.error = error.what();
+    return failed(error.what());
   }
   return prediction;
 }

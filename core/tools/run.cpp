@@ -110,7 +110,7 @@ void check_options(const bipointnet_model* model, const Options& options) {
   category_index(model, options);
   if (options.labels.empty()) return;
   if (!labels) throw Error("--labels is given, expected none: " + options.model + " classifies whole clouds");
-  check_label_suffix(options.labels);
+  check_label_file(options.labels);
   if (options.files.size() != 1 || files_in(options.files[0]).size() != 1) {
     throw Error("--labels names one file, expected one FILE; label them one by one");
   }
