@@ -36,6 +36,7 @@ FILES = {
         "off.cpp",
         "pcd.cpp",
         "ply.cpp",
+        "polygons.h",
         "ptx.cpp",
         "read.cpp",
         "read.h",
