@@ -116,7 +116,8 @@ def test_the_colors_of_classes_are_those_of_python(run_tool: Path, tmp_path: Pat
 
 
 def test_a_cloud_far_from_the_origin_keeps_its_coordinates(run_tool: Path, tmp_path: Path):
-    xyz = np.random.default_rng(0).uniform(0, 3, (200, 3)).round(3) + (4_500_000, 5_400_000, 120)
+    corner = np.array([4_500_000, 5_400_000, 120])
+    xyz = np.random.default_rng(0).uniform(0, 3, (200, 3)).round(3) + corner
     np.savetxt(tmp_path / "map.xyz", xyz, fmt="%.3f")
     file, out = tmp_path / "map.xyz", tmp_path / "a.ply"
     assert call(run_tool, PARTS, file, "--category", "chair", "--labels", out).returncode == 0

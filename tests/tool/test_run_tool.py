@@ -166,7 +166,7 @@ def test_wrong_options_get_one_sentence(run_tool: Path, arguments: list[str], se
 def test_help_and_version(run_tool: Path):
     done = call(run_tool, "--help")
     assert done.returncode == 0
-    for option in "category labels top columns strict threads json dump help version".split():
+    for option in ("category", "labels", "top", "columns", "strict", "threads", "json", "dump", "help", "version"):
         assert f"  --{option}" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 84
     assert call(run_tool, "--version").stdout.startswith(f"bipointnet-run {bipointnet.__version__} (")

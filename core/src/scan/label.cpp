@@ -17,6 +17,7 @@ namespace {
 constexpr std::int64_t kMostPoints = 1 << 20;  // a larger number in a file is taken for a mistake
 constexpr std::size_t kDefaultPoints = 1024;
 constexpr std::size_t kBatch = 8;  // samples or blocks at once, or as many as there are threads
+constexpr std::size_t kBatchPoints = 1 << 19;  // at most, so that memory is bounded
 
 // The classes that points of a category can have, ascending.
 std::vector<std::size_t> accepted_classes(const Network& network, int category) {
@@ -42,7 +43,10 @@ struct Job {
   unsigned threads;
   int* labels;
 
-  std::size_t batch() const { return std::max<std::size_t>(kBatch, threads); }
+  std::size_t batch() const {
+    const std::size_t most = std::max<std::size_t>(1, kBatchPoints / points);
+    return std::min(most, std::max<std::size_t>(kBatch, threads));
+  }
 
   // The logits of `clouds` clouds.
   void predict(const std::vector<float>& channels, std::size_t clouds, std::vector<float>& logits) const {
