@@ -1,5 +1,5 @@
-// OFF, the Object File Format of Geomview: "OFF", the numbers of vertices, faces and edges, then one line per vertex and
-// one per face.
+// OFF, the Object File Format of Geomview: "OFF", the numbers of vertices, faces and edges, then one line per vertex
+// and one per face.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -57,7 +57,9 @@ Kind kind_of(std::string_view& line) {
   if (!remove_prefix(rest, "OFF") && !remove_prefix(rest, "off")) {
     refuse("", "a file that begins with " + excerpt(line), "OFF; check that its suffix is right");
   }
-  if (four || any) refuse("", excerpt(line) + ", points in 4 or more dimensions", "OFF with x, y and z; convert the file");
+  if (four || any) {
+    refuse("", excerpt(line) + ", points in 4 or more dimensions", "OFF with x, y and z; convert the file");
+  }
   if (lowered(trimmed(rest)).substr(0, 6) == "binary") {
     refuse("", "a binary OFF file", "OFF as text; convert it, for example to PLY with MeshLab");
   }
@@ -97,7 +99,7 @@ class Reader {
   void read_vertices(std::uint64_t count) {
     std::string_view line, word;
     for (std::uint64_t vertex = 0; vertex < count; ++vertex) {
-      if (!content_.next(line)) refuse_cut("vertices", vertex, count);
+      if (!content_.next(line)) refuse_cut(vertex, "vertices", count);
       if (vertex == 0) begin_columns(line, count);
       std::string_view rest = line;
       std::size_t read = 0;
@@ -139,7 +141,7 @@ class Reader {
     }
   }
 
-  // Many programs write colors from 0 to 255 under a plain "OFF". Smaller numbers may be normals and stay without names.
+  // Many programs write colors from 0 to 255 under a plain "OFF". Other numbers may be normals and stay without names.
   void name_colors() {
     std::vector<Column>& columns = parsed_.columns;
     if (kind_.least() > 3 || (columns.size() != 6 && columns.size() != 7)) return;
@@ -162,7 +164,7 @@ class Reader {
     parsed_.faces.reserve(3 * static_cast<std::size_t>(std::min(most, count)));
     std::string_view line, word;
     for (std::uint64_t face = 0; face < count; ++face) {
-      if (!content_.next(line)) refuse_cut("faces", face, count);
+      if (!content_.next(line)) refuse_cut(face, "faces", count);
       std::string_view rest = line;
       next_word(rest, word);
       const std::optional<std::uint64_t> corners = whole_number(word);
