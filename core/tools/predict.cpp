@@ -16,6 +16,7 @@
 namespace bipointnet::tool {
 namespace {
 
+namespace fs = std::filesystem;
 using clouds::Cloud;
 
 // The `top` most probable classes.
@@ -88,14 +89,20 @@ void label_points(const bipointnet_model* model, const Cloud& cloud, const Optio
 
 Model load_model(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    const bool run = std::filesystem::exists(std::filesystem::path(path) / "last.safetensors", ignored);
+  if (fs::is_directory(path, ignored)) {
+    const bool run = fs::exists(fs::path(path) / "last.safetensors", ignored);
     throw Error(path + (run ? ": a run folder, expected a packed model; export it first: bipointnet export " + path +
                                   " -o FILE.bpn"
                             : ": a folder, expected a packed model; name the file"));
   }
   bipointnet_model* model = nullptr;
-  if (bipointnet_load(path.c_str(), &model) != BIPOINTNET_OK) throw Error(bipointnet_error());
+  if (bipointnet_status status = bipointnet_load(path.c_str(), &model); status != BIPOINTNET_OK) {
+    const bool checkpoint =
+        status == BIPOINTNET_ERROR_FORMAT && clouds::lowered(fs::path(path).extension().string()) == ".safetensors";
+    throw Error(bipointnet_error() + (checkpoint ? "; if it is a checkpoint, export it first: bipointnet export " +
+                                                       path + " -o FILE.bpn"
+                                                 : std::string()));
+  }
   return Model(model, bipointnet_free);
 }
 

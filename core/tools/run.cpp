@@ -128,7 +128,10 @@ int predict_all(const Options& options) {
   int code = 0;
   std::string json;
   const auto report = [&](const Prediction& prediction) {
-    if (!prediction.warnings.empty()) complain("warning", prediction.file + ": " + joined(prediction.warnings, "; "));
+    if (!prediction.warnings.empty()) {
+      const std::string name = prediction.file == "-" ? "standard input" : prediction.file;
+      complain("warning", name + ": " + joined(prediction.warnings, "; "));
+    }
     if (!prediction.error.empty()) {
       complain("error", prediction.error);
       code = kExitError;

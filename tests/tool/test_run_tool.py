@@ -149,6 +149,11 @@ def test_dump_prints_every_point_exactly(run_tool: Path, tmp_path: Path):
         done = call(run_tool, "--dump", write_xyz(tmp_path / "a.xyz", points, rgb))
         found = np.array([line.split(" ") for line in done.stdout.splitlines()], np.float64).astype(np.float32)
         assert np.array_equal(found, points if rgb is None else np.hstack([points, colors]))
+    empty = (
+        "ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nproperty float y\nproperty float z\nend_header\n"
+    )
+    (tmp_path / "none.ply").write_text(empty + "end_header\n")
+    assert "0 points, expected at least 1" in complaint(run_tool, "--dump", tmp_path / "none.ply")
     (tmp_path / "empty.ply").touch()
     assert complaint(run_tool, "--dump", tmp_path / "empty.ply").startswith(f"{tmp_path / 'empty.ply'}: an empty file")
 
@@ -163,6 +168,10 @@ def test_wrong_models_get_one_sentence(run_tool: Path, tmp_path: Path):
         f"{run}: a run folder, expected a packed model; export it first: bipointnet export {run} -o FILE.bpn"
     )
     assert "No such file or directory" in complaint(run_tool, tmp_path / "no.bpn", file)
+    (run / "last.safetensors").write_bytes(b"\x21\0\0\0\0\0\0\0" + b'{"__metadata__":{"config":"{}"}}  ')
+    assert complaint(run_tool, run / "last.safetensors", file).endswith(
+        f"; if it is a checkpoint, export it first: bipointnet export {run / 'last.safetensors'} -o FILE.bpn"
+    )
     (tmp_path / "cut.bpn").write_bytes(SHAPES.read_bytes()[:1000])
     assert complaint(run_tool, tmp_path / "cut.bpn", file).startswith(f"{tmp_path / 'cut.bpn'}: ")
 
