@@ -152,7 +152,7 @@ def test_dump_prints_every_point_exactly(run_tool: Path, tmp_path: Path):
     empty = (
         "ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nproperty float y\nproperty float z\nend_header\n"
     )
-    (tmp_path / "none.ply").write_text(empty + "end_header\n")
+    (tmp_path / "none.ply").write_text(empty)
     assert "0 points, expected at least 1" in complaint(run_tool, "--dump", tmp_path / "none.ply")
     (tmp_path / "empty.ply").touch()
     assert complaint(run_tool, "--dump", tmp_path / "empty.ply").startswith(f"{tmp_path / 'empty.ply'}: an empty file")
