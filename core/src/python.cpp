@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "clouds/finish.h"
 #include "clouds/read.h"
@@ -94,6 +95,7 @@ nb::dict cloud_dict(bipointnet::clouds::Cloud cloud) {
   dict["points"] = array_of(std::move(cloud.points), {count, 3});
   dict["origin"] = nb::make_tuple(cloud.origin[0], cloud.origin[1], cloud.origin[2]);
   dict["colors"] = cloud.colors.empty() ? nb::none() : array_of(std::move(cloud.colors), {count, 3});
+  dict["color_scale"] = cloud.color_scale;
   const std::size_t faces = cloud.faces.size() / 3;
   dict["faces"] = faces == 0 ? nb::none() : array_of(std::move(cloud.faces), {faces, 3});
   nb::list fields;
@@ -108,11 +110,12 @@ nb::dict cloud_dict(bipointnet::clouds::Cloud cloud) {
   return dict;
 }
 
-nb::dict read_cloud(const std::string& path, const std::vector<std::string>& columns, bool strict) {
+nb::dict read_cloud(nb::bytes data, const std::string& name, const std::vector<std::string>& columns, bool strict) {
   bipointnet::clouds::Cloud cloud;
+  const std::string_view bytes(static_cast<const char*>(data.data()), data.size());
   {
     nb::gil_scoped_release unlocked;
-    cloud = bipointnet::clouds::read_cloud(path, {columns, strict});
+    cloud = bipointnet::clouds::read_cloud_bytes(bytes, name, {columns, strict});
   }
   return cloud_dict(std::move(cloud));
 }
@@ -153,8 +156,9 @@ NB_MODULE(_core, module) {
   nb::exception<bipointnet::InputError>(module, "InputError", PyExc_ValueError);
   nb::exception<bipointnet::IsaError>(module, "IsaError", PyExc_ValueError);
   nb::exception<bipointnet::clouds::CloudError>(module, "CloudError", PyExc_ValueError);
-  module.def("read_cloud", &read_cloud, nb::arg("path"), nb::arg("columns") = std::vector<std::string>(),
-             nb::arg("strict") = false, "The cloud or mesh in a file; see core/src/clouds/cloud.h.");
+  module.def("read_cloud", &read_cloud, nb::arg("data"), nb::arg("name"),
+             nb::arg("columns") = std::vector<std::string>(), nb::arg("strict") = false,
+             "The cloud or mesh in the bytes of a file; its name gives the format. See core/src/clouds/cloud.h.");
   module.def("finish_cloud", &finish_cloud, nb::arg("format"), nb::arg("names"), nb::arg("bits"), nb::arg("columns"),
              nb::arg("faces").none(), nb::arg("strict"),
              "The cloud in the columns (C, N) of a file that another library has parsed.");
