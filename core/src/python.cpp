@@ -87,11 +87,22 @@ nb::object array_of(std::vector<T> values, std::initializer_list<std::size_t> sh
   return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), shape, owner));
 }
 
+// Names of columns in a file may be any bytes.
+nb::object text_of(const std::string& text) {
+  return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
+nb::list texts_of(const std::vector<std::string>& texts) {
+  nb::list list;
+  for (const std::string& text : texts) list.append(text_of(text));
+  return list;
+}
+
 // A dict, as bipointnet.data.clouds expects it; arrays own their memory.
 nb::dict cloud_dict(bipointnet::clouds::Cloud cloud) {
   nb::dict dict;
   const std::size_t count = cloud.size();
-  dict["format"] = cloud.format;
+  dict["format"] = text_of(cloud.format);
   dict["points"] = array_of(std::move(cloud.points), {count, 3});
   dict["origin"] = nb::make_tuple(cloud.origin[0], cloud.origin[1], cloud.origin[2]);
   dict["colors"] = cloud.colors.empty() ? nb::none() : array_of(std::move(cloud.colors), {count, 3});
@@ -100,13 +111,13 @@ nb::dict cloud_dict(bipointnet::clouds::Cloud cloud) {
   dict["faces"] = faces == 0 ? nb::none() : array_of(std::move(cloud.faces), {faces, 3});
   nb::list fields;
   for (bipointnet::clouds::Column& column : cloud.fields) {
-    fields.append(nb::make_tuple(column.name, array_of(std::move(column.values), {count})));
+    fields.append(nb::make_tuple(text_of(column.name), array_of(std::move(column.values), {count})));
   }
   dict["fields"] = fields;
-  dict["columns"] = cloud.columns;
+  dict["columns"] = texts_of(cloud.columns);
   dict["dropped"] = cloud.dropped;
   dict["kept"] = cloud.kept.empty() ? nb::none() : array_of(std::move(cloud.kept), {count});
-  dict["notes"] = cloud.notes;
+  dict["notes"] = texts_of(cloud.notes);
   return dict;
 }
 
