@@ -25,7 +25,7 @@ MODULES = {
     "convert": "__init__ binarize graph layers record report trace",
     "data": "__init__ blocks cache child_process cloud_facts clouds dataset folder furniture generated gltf_files "
     "library_files listing modelnet normalize objects parsed published rooms s3dis scan_libraries shapenet_part shapes "
-    "solids",
+    "shuffle solids",
     "evaluation": "__init__ bench_torch evaluate from_file inspection metrics model_file networks predictor probe "
     "segmentation verify_torch",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",

@@ -125,6 +125,15 @@ void check_column_count(const std::vector<std::string>& given, std::size_t found
          text_of(given.size()) + " as in --columns; name every column, or write - for one to ignore");
 }
 
+void check_declared_bits(std::vector<Column>& columns) {
+  for (Column& column : columns) {
+    if (column.bits == 0) continue;
+    const double end = std::ldexp(1.0, static_cast<int>(column.bits));
+    const auto fits = [end](double value) { return value >= 0 && value < end && value == std::floor(value); };
+    if (!std::all_of(column.values.begin(), column.values.end(), fits)) column.bits = 0;
+  }
+}
+
 std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t longest = 80;  // so that an error with a list is still one sentence
   std::string list;

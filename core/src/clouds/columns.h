@@ -29,6 +29,9 @@ void name_by_position(std::vector<Column>& columns, const std::string& suffix, s
 // Refuses --columns that name another number of columns than the file has.
 void check_column_count(const std::vector<std::string>& given, std::size_t found, const std::string& where);
 
+// Sets `bits` to 0 where a column holds other numbers than its type: text may, like colors from 0 to 1 declared as uchar.
+void check_declared_bits(std::vector<Column>& columns);
+
 // The names in quotation marks, separated by commas, for errors.
 std::string listed(const std::vector<std::string>& names);
 

@@ -49,6 +49,18 @@ void refuse(const std::string& what, const std::string& found, const std::string
   throw CloudError((what.empty() ? "" : what + ": ") + found + ", expected " + expected);
 }
 
+void refuse_cut(const std::string& what, std::uint64_t found, std::uint64_t expected) {
+  refuse(what, "the file is cut short after " + text_of(found), text_of(expected) + "; copy it again from its source");
+}
+
+void note_rest(std::string_view rest, std::vector<std::string>& notes) {
+  for (const char c : rest) {
+    if (is_blank(c) || c == 0) continue;
+    notes.push_back("the file holds " + text_of(rest.size()) + " bytes more than it declares; they were left out");
+    return;
+  }
+}
+
 std::string text_of(std::uint64_t number) { return std::to_string(number); }
 
 std::string excerpt(std::string_view text) {

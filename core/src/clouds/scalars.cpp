@@ -4,27 +4,62 @@
 #include <cstring>
 
 namespace bipointnet::clouds {
+namespace {
+
+// The number in the bytes of a type that the compiler knows: one load instruction, and one swap of bytes.
+template <class Type, class Word, bool big_endian>
+double number_at(const char* bytes) {
+  static_assert(sizeof(Type) == sizeof(Word), "the bits of the number");
+  Word word = 0;
+  for (std::size_t i = 0; i < sizeof(Word); ++i) {
+    const std::size_t place = big_endian ? sizeof(Word) - 1 - i : i;
+    const Word byte = static_cast<unsigned char>(bytes[i]);
+    word = static_cast<Word>(word | static_cast<Word>(byte << 8 * place));
+  }
+  Type number;
+  std::memcpy(&number, &word, sizeof number);
+  return static_cast<double>(number);
+}
+
+template <class Type, class Word, bool big_endian>
+void fill(const char* bytes, std::size_t stride, std::size_t count, double* values) {
+  for (std::size_t i = 0; i < count; ++i) values[i] = number_at<Type, Word, big_endian>(bytes + i * stride);
+}
+
+using Fill = void (*)(const char*, std::size_t, std::size_t, double*);
+
+template <bool big_endian>
+Fill fill_of(const Scalar& type) {
+  if (type.kind == ScalarKind::real) {
+    return type.size == 4 ? fill<float, std::uint32_t, big_endian> : fill<double, std::uint64_t, big_endian>;
+  }
+  if (type.kind == ScalarKind::signed_integer) {
+    switch (type.size) {
+      case 1: return fill<std::int8_t, std::uint8_t, big_endian>;
+      case 2: return fill<std::int16_t, std::uint16_t, big_endian>;
+      case 4: return fill<std::int32_t, std::uint32_t, big_endian>;
+      default: return fill<std::int64_t, std::uint64_t, big_endian>;
+    }
+  }
+  switch (type.size) {
+    case 1: return fill<std::uint8_t, std::uint8_t, big_endian>;
+    case 2: return fill<std::uint16_t, std::uint16_t, big_endian>;
+    case 4: return fill<std::uint32_t, std::uint32_t, big_endian>;
+    default: return fill<std::uint64_t, std::uint64_t, big_endian>;
+  }
+}
+
+}  // namespace
+
+void read_values(const char* bytes, std::size_t stride, std::size_t count, const Scalar& type, bool big_endian,
+                 double* values) {
+  (big_endian ? fill_of<true> : fill_of<false>)(type)(bytes, stride, count, values);
+}
 
 double value_of(const char* bytes, const Scalar& type, bool big_endian) {
-  std::uint64_t word = 0;
-  for (std::size_t i = 0; i < type.size; ++i) {
-    const std::size_t place = big_endian ? type.size - 1 - i : i;
-    word |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << 8 * place;
-  }
-  if (type.kind == ScalarKind::unsigned_integer) return static_cast<double>(word);
-  if (type.kind == ScalarKind::signed_integer) {
-    const std::size_t spare = 64 - 8 * type.size;
-    return static_cast<double>(static_cast<std::int64_t>(word << spare) >> spare);
-  }
-  if (type.size == 4) {
-    const auto low = static_cast<std::uint32_t>(word);
-    float number = 0;
-    std::memcpy(&number, &low, sizeof number);
-    return double{number};
-  }
-  double number = 0;
-  std::memcpy(&number, &word, sizeof number);
-  return number;
+  double value = 0;
+  read_values(bytes, 0, 1, type, big_endian, &value);
+  return value;
 }
 
 }  // namespace bipointnet::clouds

@@ -22,4 +22,8 @@ constexpr Scalar kFloat64 = {8, ScalarKind::real};
 // The number in `type.size` bytes. Integers of 64 bits are rounded to the nearest double.
 double value_of(const char* bytes, const Scalar& type, bool big_endian = false);
 
+// `count` numbers, each `stride` bytes after the last.
+void read_values(const char* bytes, std::size_t stride, std::size_t count, const Scalar& type, bool big_endian,
+                 double* values);
+
 }  // namespace bipointnet::clouds

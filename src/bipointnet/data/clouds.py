@@ -13,6 +13,7 @@ import numpy as np
 
 from bipointnet.data import library_files, solids
 from bipointnet.data.parsed import unreadable
+from bipointnet.data.shuffle import Ranks
 from bipointnet.errors import UserError
 
 # The suffixes of the core, as `_core.cloud_suffixes()` gives them: data sets are listed without the compiled core.
@@ -154,7 +155,7 @@ def _cloud(parsed: dict[str, Any]) -> Cloud:
     )
 
 
-def sample(cloud: Cloud, count: int, rng: np.random.Generator, source: str | Path) -> np.ndarray:
+def sample(cloud: Cloud, count: int, rng: np.random.Generator | Ranks, source: str | Path) -> np.ndarray:
     """Draw (count, 3) float32: uniform by area on a mesh's surface, or points of the cloud without repetition.
 
     `source` names the cloud in the error for a cloud with fewer points than `count`.

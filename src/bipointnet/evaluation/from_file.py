@@ -8,6 +8,7 @@ import numpy as np
 
 from bipointnet.data import clouds
 from bipointnet.data.clouds import Cloud
+from bipointnet.data.shuffle import Ranks
 from bipointnet.errors import UserError
 from bipointnet.evaluation import metrics, segmentation
 from bipointnet.evaluation.evaluate import Progress
@@ -42,15 +43,16 @@ def classify_file(
 ) -> FilePrediction:
     """Classify the cloud in a file.
 
-    The network is given at most as many points as in training: a larger cloud is sampled, a mesh always is.
+    The network is given at most as many points as in training: a larger cloud is sampled, a mesh always is. The C++
+    tool bipointnet-run draws the same points.
     """
     cloud = clouds.read(path, columns=columns, strict=strict)
-    count = predictor.points if cloud.faces is not None else min(predictor.points, len(cloud.points))
-    points = clouds.sample(cloud, count, np.random.default_rng(0), str(path))
+    few = cloud.faces is None and len(cloud.points) <= predictor.points
+    points = cloud.points if few else clouds.sample(cloud, predictor.points, Ranks(), path)
     probabilities = predictor.predict(points[None])[0]
     best = int(probabilities.argmax())
     note = clouds.dropped_note(cloud, path)
-    return FilePrediction(str(path), predictor.classes[best], float(probabilities[best]), count, note)
+    return FilePrediction(str(path), predictor.classes[best], float(probabilities[best]), len(points), note)
 
 
 def label_cloud(
