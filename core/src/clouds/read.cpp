@@ -1,6 +1,7 @@
 #include "clouds/read.h"
 
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -15,14 +16,18 @@ namespace {
 struct Format {
   const char* suffix;
   Parsed (*parse)(std::string_view, const Source&);
+  bool takes_columns = false;  // --columns: files that do not name their columns
 };
 
-constexpr Format kFormats[] = {
-    {".ply", parse_ply},   {".pcd", parse_pcd},    {".las", parse_las},      {".off", parse_off},
-    {".obj", parse_obj},   {".stl", parse_stl},    {".xyz", parse_text},     {".txt", parse_text},
-    {".csv", parse_text},  {".pts", parse_text},   {".asc", parse_text},     {".xyzn", parse_text},
-    {".xyzrgb", parse_text}, {".ptx", parse_ptx},  {".npy", parse_npy},      {".bin", parse_floats},
-    {".f32", parse_floats}, {".raw", parse_floats}};
+constexpr Format kFormats[] = {{".ply", parse_ply},           {".pcd", parse_pcd},
+                               {".las", parse_las},           {".off", parse_off},
+                               {".obj", parse_obj},           {".stl", parse_stl},
+                               {".xyz", parse_text, true},    {".txt", parse_text, true},
+                               {".csv", parse_text, true},    {".pts", parse_text, true},
+                               {".asc", parse_text, true},    {".xyzn", parse_text, true},
+                               {".xyzrgb", parse_text, true}, {".ptx", parse_ptx},
+                               {".npy", parse_npy, true},     {".bin", parse_floats, true},
+                               {".f32", parse_floats, true},  {".raw", parse_floats, true}};
 
 Source source_of(const std::string& path, const ReadOptions& options) {
   const std::string name = lowered(std::string_view(path).substr(path.find_last_of('/') + 1));
@@ -39,6 +44,12 @@ const Format& format_of(const Source& source) {
 
 std::string read_all(std::FILE* file) {
   std::string bytes;
+  if (std::fseek(file, 0, SEEK_END) == 0) {  // a pipe has no end to seek
+    const long size = std::ftell(file);
+    if (size > 0 && size < LONG_MAX) bytes.reserve(static_cast<std::size_t>(size));  // LONG_MAX: a folder
+    std::rewind(file);
+  }
+  errno = 0;
   char part[65536];
   while (const std::size_t count = std::fread(part, 1, sizeof part, file)) bytes.append(part, count);
   if (std::ferror(file)) refuse("", std::string("cannot read the file (") + std::strerror(errno) + ")", "a cloud");
@@ -53,6 +64,9 @@ std::string read_file(const std::string& path) {
 
 Cloud parsed_cloud(std::string_view bytes, const Source& source, bool strict) {
   const Format& format = format_of(source);
+  if (!source.columns.empty() && !format.takes_columns) {
+    refuse("", "--columns for the suffix " + excerpt(source.suffix), "none, as such a file names its columns");
+  }
   if (bytes.empty()) refuse("", "an empty file", "a cloud; copy it again from its source");
   return finish(format.parse(bytes, source), strict);
 }

@@ -10,7 +10,7 @@ enum class ScalarKind { signed_integer, unsigned_integer, real };
 
 struct Scalar {
   std::size_t size;  // bytes: 1, 2, 4 or 8
-  ScalarKind kind;   // real: 4 or 8 bytes
+  ScalarKind kind;   // real: 2, 4 or 8 bytes
 
   // Column::bits of a column of this type.
   unsigned bits() const { return kind == ScalarKind::unsigned_integer ? static_cast<unsigned>(8 * size) : 0; }
