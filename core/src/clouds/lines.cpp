@@ -49,8 +49,9 @@ void refuse(const std::string& what, const std::string& found, const std::string
   throw CloudError((what.empty() ? "" : what + ": ") + found + ", expected " + expected);
 }
 
-void refuse_cut(const std::string& what, std::uint64_t found, std::uint64_t expected) {
-  refuse(what, "the file is cut short after " + text_of(found), text_of(expected) + "; copy it again from its source");
+void refuse_cut(std::uint64_t found, const std::string& items, std::uint64_t expected) {
+  refuse("", "the file is cut short after " + text_of(found) + " " + items,
+         text_of(expected) + "; copy it again from its source");
 }
 
 void note_rest(std::string_view rest, std::vector<std::string>& notes) {

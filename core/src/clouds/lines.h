@@ -19,8 +19,8 @@ using Words = std::vector<std::string_view>;
 
 std::string text_of(std::uint64_t number);
 
-// Throws a CloudError: "WHAT: the file is cut short after FOUND, expected EXPECTED; ...".
-[[noreturn]] void refuse_cut(const std::string& what, std::uint64_t found, std::uint64_t expected);
+// Throws a CloudError: "the file is cut short after FOUND ITEMS, expected EXPECTED; ...".
+[[noreturn]] void refuse_cut(std::uint64_t found, const std::string& items, std::uint64_t expected);
 
 // A note about bytes after the last point or face, or none if they are blanks or zeros.
 void note_rest(std::string_view rest, std::vector<std::string>& notes);

@@ -97,7 +97,7 @@ class Reader {
   void read_vertices(std::uint64_t count) {
     std::string_view line, word;
     for (std::uint64_t vertex = 0; vertex < count; ++vertex) {
-      if (!content_.next(line)) refuse_cut("vertices", vertex, count);
+      if (!content_.next(line)) refuse_cut(vertex, "vertices", count);
       if (vertex == 0) begin_columns(line, count);
       std::string_view rest = line;
       std::size_t read = 0;
@@ -162,7 +162,7 @@ class Reader {
     parsed_.faces.reserve(3 * static_cast<std::size_t>(std::min(most, count)));
     std::string_view line, word;
     for (std::uint64_t face = 0; face < count; ++face) {
-      if (!content_.next(line)) refuse_cut("faces", face, count);
+      if (!content_.next(line)) refuse_cut(face, "faces", count);
       std::string_view rest = line;
       next_word(rest, word);
       const std::optional<std::uint64_t> corners = whole_number(word);

@@ -143,7 +143,8 @@ Header header_of(Lines& lines) {
       const Layout layout = layout_of(word, lines);
       return {fields_of(entries), points_of(entries), layout};
     }
-    const auto found = std::find_if(std::begin(keys), std::end(keys), [&key](const auto& entry) { return key == entry.first; });
+    const auto found =
+        std::find_if(std::begin(keys), std::end(keys), [&key](const auto& entry) { return key == entry.first; });
     if (found == std::end(keys)) {
       refuse(lines.where(), excerpt(word), "a line of a PCD header, like FIELDS, SIZE or DATA");
     }
@@ -172,8 +173,8 @@ std::vector<Column> columns_of(const Header& header, std::size_t points) {
   return columns;
 }
 
-// Splits one column of packed colors, each the integer 256 (256 red + green) + blue, into three. The alpha of rgba, in the
-// highest byte, is left out: many programs write 0 there for opaque colors. NaN stays NaN.
+// Splits one column of packed colors, each the integer 256 (256 red + green) + blue, into three. The alpha of rgba, in
+// the highest byte, is left out: many programs write 0 there for opaque colors. NaN stays NaN.
 void unpack(Column* rgb) {
   for (std::size_t i = 0; i < rgb[0].values.size(); ++i) {
     const double packed = rgb[0].values[i];
@@ -203,11 +204,12 @@ std::vector<Column> text_columns(const Header& header, Lines& lines) {
   // At least a character and a separator per number; the end of the last line may be missing.
   const std::size_t most = (lines.rest().size() + 1) / (2 * numbers);
   std::vector<Column> columns = columns_of(header, 0);
-  for (Column& column : columns) column.values.reserve(static_cast<std::size_t>(std::min<std::uint64_t>(most, header.points)));
+  const auto expected = static_cast<std::size_t>(std::min<std::uint64_t>(most, header.points));
+  for (Column& column : columns) column.values.reserve(expected);
   std::string_view line, word;
   for (std::uint64_t point = 0; point < header.points; ++point) {
     do {
-      if (!lines.next(line)) refuse_cut("points", point, header.points);
+      if (!lines.next(line)) refuse_cut(point, "points", header.points);
     } while (trimmed(line).empty() || trimmed(line)[0] == '#');
     std::string_view rest = line;
     std::size_t read = 0, column = 0;
@@ -237,7 +239,7 @@ std::vector<Column> binary_columns(const Header& header, const char* bytes, bool
   const auto points = static_cast<std::size_t>(header.points);
   std::vector<Column> columns = columns_of(header, points);
   const std::size_t stride = header.record_bytes(padding);
-  constexpr std::size_t block = 1024;  // records that stay in the cache while their columns are read one after the other
+  constexpr std::size_t block = 1024;  // stays in the cache while its columns are read one after the other
   const std::size_t step = records ? block : std::max<std::size_t>(1, points);
   for (std::size_t point = 0; point < points; point += step) {
     const std::size_t count = std::min(step, points - point);
@@ -259,8 +261,8 @@ std::vector<Column> binary_columns(const Header& header, const char* bytes, bool
   return columns;
 }
 
-// LZF, the format of liblzf: a control byte c < 32 precedes c + 1 plain bytes; any other repeats bytes that were already
-// decoded. Three bytes give at most 264.
+// LZF, the format of liblzf: a control byte c < 32 precedes c + 1 plain bytes; any other repeats bytes that were
+// already decoded. Three bytes give at most 264.
 std::string unpacked_lzf(std::string_view packed, std::size_t size) {
   const auto damaged = [](bool bad) {
     if (bad) refuse("the compressed data", "bytes that are not LZF", "as many points as declared; copy the file again");
@@ -295,11 +297,11 @@ std::string unpacked_lzf(std::string_view packed, std::size_t size) {
 }
 
 std::vector<Column> compressed_columns(const Header& header, std::string_view body, std::vector<std::string>& notes) {
-  if (body.size() < 8) refuse("the compressed data", text_of(body.size()) + " bytes", "at least 8; copy the file again");
+  if (body.size() < 8) refuse_cut(body.size(), "bytes of compressed data", 8);
   const auto packed = static_cast<std::uint64_t>(value_of(body.data(), kUnsigned32));
   const auto plain = static_cast<std::uint64_t>(value_of(body.data() + 4, kUnsigned32));
   body.remove_prefix(8);
-  if (packed > body.size()) refuse_cut("bytes of compressed data", body.size(), packed);
+  if (packed > body.size()) refuse_cut(body.size(), "bytes of compressed data", packed);
   // The Point Cloud Library leaves padding out of compressed data.
   const auto size_of = [&header](bool padding) { return header.points * header.record_bytes(padding); };
   const std::uint64_t most_points = std::numeric_limits<std::uint64_t>::max() / header.record_bytes();
@@ -308,8 +310,9 @@ std::vector<Column> compressed_columns(const Header& header, std::string_view bo
            text_of(header.record_bytes(false)) + " times " + text_of(header.points) + " points; copy the file again");
   }
   const bool padding = plain != size_of(false);
-  note_rest(body.substr(static_cast<std::size_t>(packed)), notes);
-  const std::string bytes = unpacked_lzf(body.substr(0, static_cast<std::size_t>(packed)), static_cast<std::size_t>(plain));
+  const auto end = static_cast<std::size_t>(packed);
+  note_rest(body.substr(end), notes);
+  const std::string bytes = unpacked_lzf(body.substr(0, end), static_cast<std::size_t>(plain));
   return binary_columns(header, bytes.data(), false, padding);
 }
 
@@ -327,7 +330,7 @@ Parsed parse_pcd(std::string_view bytes, const Source&) {
   } else if (header.layout == Layout::binary) {
     parsed.format = "PCD, binary";
     const std::size_t most = lines.rest().size() / header.record_bytes();
-    if (header.points > most) refuse_cut("points", most, header.points);
+    if (header.points > most) refuse_cut(most, "points", header.points);
     parsed.columns = binary_columns(header, lines.rest().data(), true, true);
     note_rest(lines.rest().substr(static_cast<std::size_t>(header.points) * header.record_bytes()), parsed.notes);
   } else {

@@ -226,7 +226,7 @@ class BinaryBody {
     }
     if (least_bytes == 0) return;  // no properties, so no bytes
     const std::size_t most = rest_.size() / least_bytes;
-    if (!lists && element.count > most) refuse_cut(element.what(), most, element.count);
+    if (!lists && element.count > most) refuse_cut(most, "of " + element.what(), element.count);
     target.reserve(most);
     if (lists) {
       for (std::uint64_t i = 0; i < element.count; ++i) read_item(element, target, i);
@@ -266,7 +266,7 @@ class BinaryBody {
   }
 
   const char* take(double count, std::size_t size, const Element& element, std::uint64_t item) {
-    if (count > static_cast<double>(rest_.size() / size)) refuse_cut(element.what(), item, element.count);
+    if (count > static_cast<double>(rest_.size() / size)) refuse_cut(item, "of " + element.what(), element.count);
     const char* bytes = rest_.data();
     rest_.remove_prefix(static_cast<std::size_t>(count) * size);
     return bytes;
@@ -290,7 +290,7 @@ class TextBody {
     target.reserve((lines_.rest().size() + 1) / (2 * element.properties.size()));
     for (std::uint64_t i = 0; i < element.count; ++i) {
       do {
-        if (!lines_.next(line_)) refuse_cut(element.what(), i, element.count);
+        if (!lines_.next(line_)) refuse_cut(i, "of " + element.what(), element.count);
       } while (trimmed(line_).empty());
       read_line(element, target, i);
     }

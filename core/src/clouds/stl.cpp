@@ -39,7 +39,7 @@ Parsed parse_binary(std::string_view bytes) {
   }
   const std::uint64_t declared = declared_triangles(bytes);
   const std::size_t most = (bytes.size() - kHeaderBytes) / kTriangleBytes;
-  if (declared > most) refuse_cut("triangles", most, declared);
+  if (declared > most) refuse_cut(most, "triangles", declared);
   const auto triangles = static_cast<std::size_t>(declared);
   Parsed parsed{"STL, binary", axes(3 * triangles), std::vector<std::int64_t>(3 * triangles), {}};
   for (std::size_t i = 0; i < triangles; ++i) {
