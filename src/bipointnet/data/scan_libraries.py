@@ -65,7 +65,8 @@ class LazHeader:
         point_format, self.point_bytes, self.count = struct.unpack_from("<BHI", data, 104)
         extended = 0
         if data[24:26] >= b"\x01\x04" and size >= 375:
-            extended, self.count = struct.unpack_from("<IQ", data, 243)
+            extended, long_count = struct.unpack_from("<IQ", data, 243)
+            self.count = long_count or self.count
         # A record has 54 bytes, an extended one 60. LAZ stores one whole point (20 bytes or more) per chunk of 50,000.
         if (
             54 * records > self.points_at
