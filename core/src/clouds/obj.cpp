@@ -1,4 +1,5 @@
-// OBJ of Wavefront: vertices ("v") and faces ("f") in any order. Everything else is left out, and no other file is opened.
+// OBJ of Wavefront: vertices ("v") and faces ("f") in any order. Everything else is left out, and no other file is
+// opened.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -13,12 +14,14 @@ namespace {
 constexpr std::size_t kMaxNumbers = 7;  // of a vertex: x y z, then w, or r g b, or r g b and alpha
 
 // Statements whose last argument is a name. A name may end with a backslash, like a folder of Windows.
-constexpr std::string_view kNamed[] = {"g", "o", "usemtl", "mtllib", "maplib", "usemap", "shadow_obj", "trace_obj", "call"};
+constexpr std::string_view kNamed[] = {"g",      "o",    "usemtl",     "mtllib",   "maplib",
+                                       "usemap", "call", "shadow_obj", "trace_obj"};
 // Statements that are known and left out.
 constexpr std::string_view kIgnored[] = {
-    "vt",   "vn",   "vp",    "l",     "p",    "s",    "mg",  "cstype",      "deg",         "bmat",  "step",  "curv",
-    "curv2", "surf", "parm",  "trim",  "hole", "scrv", "sp",  "end",         "con",         "bevel", "lod",   "c_interp",
-    "d_interp", "ctech", "stech", "csh", "cdc", "cdp", "res", "bzp", "bsp"};
+    "vt",   "vn",   "vp",   "l",     "p",    "s",        "mg",       "cstype", "deg",
+    "bmat", "step", "curv", "curv2", "surf", "parm",     "trim",     "hole",   "scrv",
+    "sp",   "end",  "con",  "bevel", "lod",  "c_interp", "d_interp", "ctech",  "stech",
+    "csh",  "cdc",  "cdp",  "res",   "bzp",  "bsp"};
 
 template <std::size_t count>
 bool is_one_of(std::string_view word, const std::string_view (&words)[count]) {
@@ -56,7 +59,7 @@ class Reader {
     do {
       part.remove_suffix(!part.empty() && part.back() == '\\');
       joined_.append(part).push_back(' ');
-      if (!lines_.next(part)) break;
+      if (!lines_.next(part)) part = {};
       part = trimmed(part.substr(0, part.find('#')));
     } while (!part.empty() && part.back() == '\\');
     line = joined_.append(part);
@@ -68,7 +71,9 @@ class Reader {
     std::size_t count = 0;
     for (; next_word(rest, word); ++count) {
       const std::optional<double> number = count < kMaxNumbers ? number_in(word) : std::nullopt;
-      if (!number) refuse(lines_.where(count + 1), excerpt(word), count < kMaxNumbers ? "a number" : "the end of a vertex");
+      if (!number) {
+        refuse(lines_.where(count + 1), excerpt(word), count < kMaxNumbers ? "a number" : "the end of a vertex");
+      }
       numbers[count] = *number;
     }
     if (count < 3) refuse(lines_.where(), text_of(count) + " numbers in " + excerpt(line), "at least 3 for a vertex");
@@ -120,10 +125,12 @@ class Reader {
     parsed_.format = "OBJ";
     if (vertices_ == 0) refuse("", "no vertices", "lines 'v x y z'; check that the suffix is right");
     if (largest_ > vertices_) {
-      refuse(largest_at_.where(), "the vertex " + text_of(largest_), "1 to " + text_of(vertices_) + "; export the mesh again");
+      refuse(largest_at_.where(), "the vertex " + text_of(largest_),
+             "1 to " + text_of(vertices_) + "; export the mesh again");
     }
     if (unknown_ > 0) {
-      parsed_.notes.push_back(text_of(unknown_) + " lines of an unknown kind were left out; the first is " + first_unknown_);
+      parsed_.notes.push_back(text_of(unknown_) + " lines of an unknown kind were left out; the first is " +
+                              first_unknown_);
     }
   }
 

@@ -26,7 +26,9 @@ std::uint64_t declared_triangles(std::string_view bytes) {
 
 // Text begins with "solid", but the 80 bytes of a binary file may do so as well.
 bool is_text(std::string_view bytes) {
-  if (bytes.size() >= kHeaderBytes && bytes.size() == kHeaderBytes + kTriangleBytes * declared_triangles(bytes)) return false;
+  if (bytes.size() >= kHeaderBytes && bytes.size() - kHeaderBytes == kTriangleBytes * declared_triangles(bytes)) {
+    return false;
+  }
   const std::string start = lowered(without_mark(bytes).substr(0, 1024));
   if (start.find('\0') != std::string::npos) return false;
   std::string_view rest = start, word;
@@ -35,7 +37,8 @@ bool is_text(std::string_view bytes) {
 
 Parsed parse_binary(std::string_view bytes) {
   if (bytes.size() < kHeaderBytes) {
-    refuse("", text_of(bytes.size()) + " bytes", "'solid' or at least " + text_of(kHeaderBytes) + " bytes as in STL files");
+    refuse("", text_of(bytes.size()) + " bytes",
+           "'solid' or at least " + text_of(kHeaderBytes) + " bytes as in STL files");
   }
   const std::uint64_t declared = declared_triangles(bytes);
   const std::size_t most = (bytes.size() - kHeaderBytes) / kTriangleBytes;
