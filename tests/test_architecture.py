@@ -23,8 +23,9 @@ MODULES = {
     "analysis": "__init__ figures runs study theory",
     "cli": "__init__ analyze bench common demo eval export inspect predict segment train verify",
     "convert": "__init__ binarize graph layers record report trace",
-    "data": "__init__ blocks cache clouds dataset folder furniture generated listing mesh_files modelnet normalize "
-    "objects parsed published rooms s3dis scan_files shapenet_part shapes shuffle solids text_files",
+    "data": "__init__ blocks cache child_process cloud_facts clouds dataset folder furniture generated gltf_files "
+    "library_files listing modelnet normalize objects parsed published rooms s3dis scan_libraries shapenet_part shapes "
+    "shuffle solids",
     "evaluation": "__init__ bench_torch evaluate from_file inspection metrics model_file networks predictor probe "
     "segmentation verify_torch",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
@@ -43,7 +44,7 @@ MAY_IMPORT = {
     "extras": "errors",
     "files": "",
     "config": "errors",
-    "data": "errors extras files",
+    "data": "_core errors extras files",
     "nn": "delta errors",
     "models": "config errors files nn",
     "convert": "errors nn",

@@ -125,7 +125,7 @@ void name_by_position(std::vector<Column>& columns, const std::string& suffix, s
   if (!colors && !like_normals(&columns[first])) return;
   set_names(columns, first, colors ? kColors[0] : normals);
   notes.push_back("the columns " + text_of(first + 1) + " to " + text_of(first + 3) + " have no names and are read as " +
-                  (colors ? "colors" : "normals") + "; --columns can name them");
+                  (colors ? "colors" : "normals") + (suffix.empty() ? "" : "; --columns can name them"));
 }
 
 void check_column_count(const std::vector<std::string>& given, std::size_t found, const std::string& where) {

@@ -23,7 +23,8 @@ std::optional<Triple> color_columns(const std::vector<std::string>& names);
 
 // Names the columns of a file that names none: x, y, z, and where they follow, colors, normals or the intensity. Colors
 // are whole numbers from 0 to 255 or fractions from 0 to 1; normals have length 1. `suffix` decides where it can: .pts has
-// the intensity before the colors, .xyzn has normals, .xyzrgb has colors. A guess adds a note. Needs 3 columns or more.
+// the intensity before the colors, .xyzn has normals, .xyzrgb has colors; it is empty for formats without --columns. A
+// guess adds a note. Needs 3 columns or more.
 void name_by_position(std::vector<Column>& columns, const std::string& suffix, std::vector<std::string>& notes);
 
 // Refuses --columns that name another number of columns than the file has.

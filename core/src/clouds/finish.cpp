@@ -96,6 +96,7 @@ void take_colors(std::vector<Column>& columns, const Triple& rgb, Cloud& cloud) 
                           " hold numbers that are not colors");
     return;
   }
+  cloud.color_scale = scale;
   cloud.colors.resize(cloud.points.size());
   for (std::size_t channel = 0; channel < 3; ++channel) {
     const std::vector<double>& values = columns[rgb[channel]].values;
@@ -172,6 +173,7 @@ Cloud finish(Parsed parsed, bool strict) {
     const auto is_in = [i](const Triple& triple) { return std::find(triple.begin(), triple.end(), i) != triple.end(); };
     if (is_in(*coordinates) || (!cloud.colors.empty() && is_in(*colors))) continue;
     cloud.fields.push_back(std::move(parsed.columns[i]));
+    if (cloud.fields.back().name.empty()) cloud.fields.back().name = "column " + text_of(i + 1);
   }
   cloud.faces = std::move(parsed.faces);
   if (!cloud.faces.empty()) check_faces(cloud);

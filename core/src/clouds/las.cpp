@@ -17,9 +17,9 @@ constexpr Scalar kI16 = {2, ScalarKind::signed_integer};
 constexpr Scalar kI32 = {4, ScalarKind::signed_integer};
 
 // Positions in the header.
-constexpr std::size_t kVersion = 24, kHeaderSize = 94, kPointsBegin = 96, kPointFormat = 104, kRecordSize = 105,
-                      kCount = 107, kScale = 131, kOffset = 155, kShortHeader = 227, kLongCount = 247,
-                      kLongHeader = 375;
+constexpr std::size_t kVersion = 24, kHeaderSize = 94, kPointsBegin = 96, kRecords = 100, kPointFormat = 104,
+                      kRecordSize = 105, kCount = 107, kScale = 131, kOffset = 155, kShortHeader = 227,
+                      kExtendedRecords = 243, kLongCount = 247, kLongHeader = 375;
 constexpr unsigned kCompressed = 0xC0;  // bits of the point format that LASzip sets
 
 // Bytes per point of the formats 0 to 10.
@@ -94,6 +94,12 @@ class Header {
     if (begin < integer(kHeaderSize, 2) || begin < kShortHeader || begin > bytes.size()) {
       refuse("", "points from byte " + text_of(begin) + " on in " + text_of(bytes.size()) + " bytes",
              "a place after the header; copy the file again from its source");
+    }
+    // Not read, but a header with such a count is damaged: a record has 54 bytes or more, an extended one 60.
+    const std::uint64_t records = integer(kRecords, 4), extended = minor >= 4 ? integer(kExtendedRecords, 4) : 0;
+    if (54 * records > begin || 60 * extended > bytes.size()) {
+      refuse("", text_of(records) + " records and " + text_of(extended) + " extended ones in its header",
+             "as many as " + text_of(bytes.size()) + " bytes can hold; copy the file again from its source");
     }
     points = bytes.substr(static_cast<std::size_t>(begin));
     if (count > points.size() / record_size) {

@@ -56,7 +56,7 @@ void refuse_cut(std::uint64_t found, const std::string& items, std::uint64_t exp
 
 void note_rest(std::string_view rest, std::vector<std::string>& notes) {
   for (const char c : rest) {
-    if (is_blank(c) || c == 0) continue;
+    if (is_blank(c) || c == '\n' || c == 0) continue;
     notes.push_back("the file holds " + text_of(rest.size()) + " bytes more than it declares; they were left out");
     return;
   }

@@ -57,7 +57,8 @@ class Lines {
   const char* newline_ = nullptr;  // the next \n or the end of the text, so that no byte is searched for it twice
 };
 
-constexpr bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+// Blanks inside a line.
+inline bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r'; }
 
 // Splits the first word off `line`; false if only blanks are left.
 inline bool next_word(std::string_view& line, std::string_view& word) {

@@ -1,9 +1,9 @@
 // OFF, the Object File Format of Geomview: "OFF", the numbers of vertices, faces and edges, then one line per vertex
 // and one per face.
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
+#include "clouds/columns.h"
 #include "clouds/formats.h"
 #include "clouds/lines.h"
 #include "clouds/polygons.h"
@@ -115,7 +115,7 @@ class Reader {
                text_of(parsed_.columns.size()) + " as in the first vertex; check the number of vertices");
       }
     }
-    name_colors();
+    name_others();
   }
 
   // The first vertex tells how many numbers a vertex has.
@@ -141,20 +141,12 @@ class Reader {
     }
   }
 
-  // Many programs write colors from 0 to 255 under a plain "OFF". Other numbers may be normals and stay without names.
-  void name_colors() {
+  // Many programs write colors or normals under a plain "OFF".
+  void name_others() {
     std::vector<Column>& columns = parsed_.columns;
-    if (kind_.least() > 3 || (columns.size() != 6 && columns.size() != 7)) return;
-    double most = 0;
-    for (std::size_t i = 3; i < 6; ++i) {
-      for (const double value : columns[i].values) {
-        if (!(value >= 0 && value <= 255 && value == std::floor(value))) return;
-        most = std::max(most, value);
-      }
-    }
-    if (most <= 1) return;
-    const char* const names[] = {"red", "green", "blue", "alpha"};
-    for (std::size_t i = 3; i < columns.size(); ++i) columns[i].name = names[i - 3];
+    if (kind_.least() > 3 || columns.size() < 6) return;
+    name_by_position(columns, "", parsed_.notes);
+    if (columns.size() == 7 && columns[3].name == "red") columns[6].name = "alpha";
   }
 
   // "n i j k ...", and perhaps a color, which is left out.

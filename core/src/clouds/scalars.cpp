@@ -9,15 +9,18 @@ namespace bipointnet::clouds {
 namespace {
 
 // IEEE 754 binary16: 1 bit of sign, 5 of exponent, 10 of fraction.
-double half_of(unsigned word) {
-  const int exponent = static_cast<int>(word >> 10 & 31);
-  const int fraction = static_cast<int>(word & 1023);
-  double number = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
-  if (exponent == 31) {
-    number = fraction ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+struct Half {
+  std::uint16_t word;
+
+  explicit operator double() const {
+    const int exponent = word >> 10 & 31, fraction = word & 1023;
+    double number = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+    if (exponent == 31) {
+      number = fraction ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+    }
+    return word >> 15 & 1 ? -number : number;
   }
-  return word >> 15 & 1 ? -number : number;
-}
+};
 
 // The number in the bytes of a type that the compiler knows: one load instruction, and one swap of bytes.
 template <class Type, class Word, bool big_endian>
@@ -39,21 +42,16 @@ void fill(const char* bytes, std::size_t stride, std::size_t count, double* valu
   for (std::size_t i = 0; i < count; ++i) values[i] = number_at<Type, Word, big_endian>(bytes + i * stride);
 }
 
-template <bool big_endian>
-void fill_half(const char* bytes, std::size_t stride, std::size_t count, double* values) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto word = number_at<std::uint16_t, std::uint16_t, big_endian>(bytes + i * stride);
-    values[i] = half_of(static_cast<unsigned>(word));
-  }
-}
-
 using Fill = void (*)(const char*, std::size_t, std::size_t, double*);
 
 template <bool big_endian>
 Fill fill_of(const Scalar& type) {
   if (type.kind == ScalarKind::real) {
-    if (type.size == 2) return fill_half<big_endian>;
-    return type.size == 4 ? fill<float, std::uint32_t, big_endian> : fill<double, std::uint64_t, big_endian>;
+    switch (type.size) {
+      case 2: return fill<Half, std::uint16_t, big_endian>;
+      case 4: return fill<float, std::uint32_t, big_endian>;
+      default: return fill<double, std::uint64_t, big_endian>;
+    }
   }
   if (type.kind == ScalarKind::signed_integer) {
     switch (type.size) {

@@ -44,11 +44,16 @@ void every_kind_of_vertex() {
   const Cloud all = one("STCNOFF", "0 0 -1 255 0 51 0.5 0.75");
   CHECK((all.colors == Floats{1, 0, 0.2f} && field(all, "s") == Numbers{0.5} && field(all, "t") == Numbers{0.75}));
   CHECK((field(one("STOFF", "0.5 0.75"), "t") == Numbers{0.75}));
-  // Without a keyword for them, only whole numbers above 1 are colors.
-  CHECK((one("OFF", "255 0 51").colors == Floats{1, 0, 0.2f}));
-  CHECK((one("OFF", "255 0 51 255").colors == Floats{1, 0, 0.2f}));
-  for (const char* others : {"0 0 1", "0 0 -9", "0.5 0 1"}) CHECK(one("OFF", others).colors.empty());
-  CHECK((one("OFF", "0 0 1").columns == Names{"x", "y", "z", "?", "?", "?"}));
+  // Without a keyword for them, the numbers tell, as in text.
+  for (const char* others : {"255 0 51", "255 0 51 255", "1.0 0 0.2"}) {
+    const Cloud guessed = one("OFF", others);
+    CHECK((guessed.colors == Floats{1, 0, 0.2f} && has_note(guessed, "are read as colors")));
+    CHECK(!has_note(guessed, "--columns"));
+  }
+  CHECK((one("OFF", "0 0 -1").columns == Names{"x", "y", "z", "nx", "ny", "nz"}));
+  for (const char* others : {"0 0 1", "0 0 -9"}) {
+    CHECK((one("OFF", others).columns == Names{"x", "y", "z", "?", "?", "?"}));
+  }
 }
 
 void other_files_are_refused() {

@@ -28,6 +28,13 @@ MODEL_OPTION = typer.Option(
     None, "-m", "--model", help="Packed model, run folder (its last epoch) or checkpoint. Required."
 )
 PACKED = typer.Argument(metavar="FILE", help="Packed model, as `bipointnet export` writes it.")
+COLUMNS = typer.Option(
+    None,
+    "--columns",
+    metavar="NAMES",
+    help="Names of the columns of a text, bin or npy file, like x,y,z,intensity; - ignores one.",
+)
+STRICT = typer.Option(False, "--strict", help="Refuse a file with NaN or infinite coordinates.")
 DATA = typer.Argument(metavar="DATA", help="shapes, rooms (both built in), or a folder.")
 
 
@@ -71,6 +78,17 @@ def require_model(model: Path | None) -> Path:
             "`bipointnet export RUN -o FILE`"
         )
     return model
+
+
+def column_names(columns: str | None) -> tuple[str, ...]:
+    """The value of --columns."""
+    return () if columns is None else tuple(name.strip() for name in columns.split(","))
+
+
+def print_note(note: str | None) -> None:
+    """Print a sentence on stderr, if there is one."""
+    if note is not None:
+        err.print(plain(note), highlight=False, soft_wrap=True)
 
 
 def empty_table(title: str, columns: dict[str, str]) -> Table:

@@ -6,12 +6,16 @@ import typer
 
 from bipointnet.cli.common import (
     AS_JSON,
+    COLUMNS,
     MODEL_OPTION,
+    STRICT,
+    column_names,
     counting_bar,
     open_predictor,
     plain,
     print_json,
     print_line,
+    print_note,
     require_model,
 )
 
@@ -21,6 +25,8 @@ def predict(
         metavar="FILE", help="Clouds or meshes: ply, off, obj, stl, xyz, npy, pcd, las, ..."
     ),
     model: Path | None = MODEL_OPTION,
+    columns: str | None = COLUMNS,
+    strict: bool = STRICT,
     as_json: bool = AS_JSON,
 ) -> None:
     """Classify the cloud in each FILE.
@@ -38,7 +44,8 @@ def predict(
     rows = []
     with counting_bar("predicting") as progress:
         for file in files:
-            rows.append(classify_file(predictor, file))
+            rows.append(classify_file(predictor, file, columns=column_names(columns), strict=strict))
+            print_note(rows[-1].note)
             progress(len(rows), len(files))
     if as_json:
         print_json([row._asdict() for row in rows])

@@ -1,5 +1,6 @@
 """Predictions for a file with one cloud: the class of the cloud, or the class of each of its points."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,12 +17,16 @@ from bipointnet.runtime import label as scan
 
 
 class FilePrediction(NamedTuple):
-    """The most probable class of the cloud in a file; `points`: how many of its points the network was given."""
+    """The most probable class of the cloud in a file.
+
+    points: how many of its points the network was given. note: on points that were left out, or None.
+    """
 
     file: str
     label: str
     probability: float
     points: int
+    note: str | None = None
 
 
 def require_coordinates_only(predictor: Predictor) -> None:
@@ -33,18 +38,21 @@ def require_coordinates_only(predictor: Predictor) -> None:
         )
 
 
-def classify_file(predictor: Predictor, path: Path) -> FilePrediction:
+def classify_file(
+    predictor: Predictor, path: Path, *, columns: Sequence[str] = (), strict: bool = False
+) -> FilePrediction:
     """Classify the cloud in a file.
 
     The network is given at most as many points as in training: a larger cloud is sampled, a mesh always is. The C++
     tool bipointnet-run draws the same points.
     """
-    cloud = clouds.read(path)
+    cloud = clouds.read(path, columns=columns, strict=strict)
     few = cloud.faces is None and len(cloud.points) <= predictor.points
     points = cloud.points if few else clouds.sample(cloud, predictor.points, Ranks(), path)
     probabilities = predictor.predict(points[None])[0]
     best = int(probabilities.argmax())
-    return FilePrediction(str(path), predictor.classes[best], float(probabilities[best]), len(points))
+    note = clouds.dropped_note(cloud, path)
+    return FilePrediction(str(path), predictor.classes[best], float(probabilities[best]), len(points), note)
 
 
 def label_cloud(
