@@ -24,6 +24,8 @@ FILES = {
         "cloud.h",
         "columns.cpp",
         "columns.h",
+        "fields.cpp",
+        "fields.h",
         "finish.cpp",
         "finish.h",
         "floats.cpp",

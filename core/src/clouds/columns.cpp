@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "clouds/fields.h"
 #include "clouds/lines.h"
 
 namespace bipointnet::clouds {
@@ -130,7 +131,7 @@ void name_by_position(std::vector<Column>& columns, const std::string& suffix, s
 
 void check_column_count(const std::vector<std::string>& given, std::size_t found, const std::string& where) {
   if (given.size() == found) return;
-  refuse(where, text_of(found) + (found == 1 ? " column" : " columns"),
+  refuse(where, counted_columns(found),
          text_of(given.size()) + " as in --columns; name every column, or write - for one to ignore");
 }
 
