@@ -79,7 +79,7 @@ Parsed parse_floats(std::string_view bytes, const Source& source) {
     Column column{layout.names[c], 0, std::vector<double>(rows)};
     for (std::size_t row = 0; row < rows; ++row) {
       column.values[row] = value_of(bytes.data() + kSize * (columns * row + c), kFloat32);
-      if (source.columns.empty() && !is_plausible(column.values[row])) {
+      if (!layout.why.empty() && !is_plausible(column.values[row])) {
         refuse("point " + text_of(row) + " (counted from 0)", "bytes that are no coordinate in float32",
                "little-endian float32; name the columns with --columns, or convert the file");
       }

@@ -65,7 +65,7 @@ void fields_keep_their_names() {
   CHECK_EQUAL(named.format, "text, separated by commas");
   const Cloud nameless = CHECK_POINTS("1 2 3 9\n4 5 6 8\n", "a.xyz", {1, 2, 3, 4, 5, 6});
   CHECK((nameless.columns == Names{"x", "y", "z", "?"}));
-  CHECK((field(nameless, "") == Numbers{9, 8}));
+  CHECK((field(nameless, "column 4") == Numbers{9, 8}));
   CHECK(nameless.notes.empty());
 }
 
