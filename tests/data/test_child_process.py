@@ -69,7 +69,7 @@ def test_a_child_is_reused_and_replaced_if_it_dies(laz: Path) -> None:
     clouds.read(laz)
     assert only_child() == first
     os.kill(first, signal.SIGKILL)
-    os.waitpid(first, os.WNOHANG)
+    child_process._idle[0].wait()
     np.testing.assert_allclose(clouds.read(laz).points, P)
     assert only_child() != first
 
