@@ -138,7 +138,7 @@ Prediction predict_file(const bipointnet_model* model, const std::string& file, 
     if (cloud.dropped > 0) {
       prediction.warnings.push_back(std::to_string(cloud.dropped) + " of " +
                                     std::to_string(cloud.dropped + cloud.size()) +
-                                    " points have a NaN or infinite coordinate and were dropped");
+                                    " points have no finite coordinates and were left out");
     }
     prediction.warnings.insert(prediction.warnings.end(), cloud.notes.begin(), cloud.notes.end());
     if (bipointnet_segments(model) != 0) {

@@ -147,7 +147,7 @@ def test_dropped_points_have_the_label_minus_one(run_tool: Path, tmp_path: Path)
         done = call(run_tool, ROOMS, file, "--labels", tmp_path / name)
         assert done.returncode == 0
         assert done.stderr.splitlines() == [
-            f"warning: {file}: 3 of 100 points have a NaN or infinite coordinate and were dropped"
+            f"warning: {file}: 3 of 100 points have no finite coordinates and were left out"
         ]
         found = np.load(tmp_path / name) if name == "a.npy" else np.loadtxt(tmp_path / name, dtype=int)
         assert np.array_equal(found, expected)

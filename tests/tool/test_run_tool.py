@@ -107,7 +107,7 @@ def test_nan_points_are_dropped_with_a_warning_or_refused(run_tool: Path, tmp_pa
     whole = write_xyz(tmp_path / "whole.xyz", points)
     broken = write_xyz(tmp_path / "broken.xyz", np.insert(points, 9, np.nan, axis=0))
     (expected,), (found,) = answers(run_tool, SHAPES, whole), answers(run_tool, SHAPES, broken)
-    warning = "1 of 51 points have a NaN or infinite coordinate and were dropped"
+    warning = "1 of 51 points have no finite coordinates and were left out"
     assert found == expected | {"file": str(broken), "warnings": [warning]}
     assert call(run_tool, SHAPES, broken).stderr == f"warning: {broken}: {warning}\n"
     assert "point 9 (counted from 0), expected none because of --strict" in complaint(
