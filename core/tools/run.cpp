@@ -7,6 +7,7 @@
 //   unlike       warnings for a cloud that is unlike the training data
 //   output       text for terminals and JSON
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -171,6 +172,9 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int count, char** arguments) {
+#ifdef SIGXFSZ
+  std::signal(SIGXFSZ, SIG_IGN);  // so that a limit on the size of files is an error like a full disk
+#endif
   std::string error;
   try {
     return run({arguments + std::min(count, 1), arguments + count});

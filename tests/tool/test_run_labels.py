@@ -1,5 +1,7 @@
 """bipointnet-run labels every point as `bipointnet.label` does, bit for bit, and writes the labels."""
 
+import resource
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -180,6 +182,22 @@ def test_mistakes_with_labels_get_one_sentence_and_leave_no_file(run_tool: Path,
     assert "a folder, expected a file to write" in complaint(run_tool, *labeled, tmp_path / "folder.npy")
     assert "there is no folder" in complaint(run_tool, *labeled, tmp_path / "no" / "a.npy")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_file_that_cannot_be_written_whole_leaves_the_old_one(run_tool: Path, tmp_path: Path):
+    file = write_xyz(tmp_path / "scan.xyz", scan(5000, 0).points)
+    (tmp_path / "a.npy").write_text("old")
+    command = [run_tool, PARTS, file, "--category", "chair", "--labels", tmp_path / "a.npy"]
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit)
+    assert done.returncode == 2
+    sentence = "cannot be written (File too large); choose another path with --labels"
+    assert done.stderr == f"error: {tmp_path / 'a.npy'}: {sentence}\n"
+    assert (tmp_path / "a.npy").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npy", "scan.xyz"]
 
 
 def test_a_scan_in_other_units_is_refused(run_tool: Path, tmp_path: Path):
