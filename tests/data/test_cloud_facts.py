@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from awkward_files import BYTES, P, gltf, las, ply, rows
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from bipointnet.data.cloud_facts import facts_of, guess_unit, guess_up, inspect_cloud, median_spacing
 from bipointnet.data.clouds import Cloud
@@ -38,13 +38,13 @@ def test_ranges_are_those_of_the_file_also_far_from_the_origin() -> None:
 @pytest.mark.parametrize("count", [2, 50, 499])
 def test_spacing_is_the_median_distance_to_the_nearest_neighbor(count: int) -> None:
     points = np.random.default_rng(count).normal(size=(count, 3)).astype(np.float32)
-    exact = cKDTree(points).query(points, k=2)[0][:, 1]
+    exact = KDTree(points).query(points, k=2)[0][:, 1]
     assert median_spacing(points) == pytest.approx(np.median(exact), rel=1e-5)
 
 
 def test_spacing_of_large_clouds_and_of_copies() -> None:
     points = np.random.default_rng(0).random((30_000, 3)).astype(np.float32)
-    exact = np.median(cKDTree(points).query(points[::30], k=2)[0][:, 1])
+    exact = np.median(KDTree(points).query(points[::30], k=2)[0][:, 1])
     assert median_spacing(points) == pytest.approx(exact, rel=0.1)
     assert median_spacing(np.repeat(points, 3, axis=0)) == pytest.approx(exact, rel=0.1)
     assert median_spacing(np.zeros((100, 3), np.float32)) is None
