@@ -1,7 +1,6 @@
-// The fuzz target of cloud files: any bytes give a sound cloud or a CloudError of one sentence. The first byte of an input
-// chooses the name of the file, the second the options. Mutations begin with the small files below as often as with the
-// corpus, so that every format is reached at once. With clang: libFuzzer, -fsanitize=fuzzer,address,undefined. With another
-// compiler and -DBIPOINTNET_FUZZ_FILES: a program that reads the files on its command line.
+// The fuzz target of cloud files (clang's libFuzzer): any bytes give a sound cloud or a CloudError of one sentence. The
+// first byte of an input chooses the name of the file, the second the options. Mutations begin with the small files
+// below as often as with the corpus, so that every format is reached at once.
 #include <cstdlib>
 #include <cstring>
 
@@ -12,8 +11,8 @@ namespace {
 using namespace bipointnet;
 using namespace bipointnet::clouds;
 
-constexpr const char* kNames[] = {"a.txt", "a.csv", "a.pts", "a.xyzn", "a.ptx",      "a.npy",     "a.bin", "000001.bin",
-                                  "a.f32", "a.las", "a.ply", "a.pcd",  "a.off",      "a.obj",     "a.stl", "a.pcd.bin"};
+constexpr const char* kNames[] = {"a.txt", "a.csv", "a.pts", "a.xyzn", "a.ptx", "a.npy", "a.bin", "000001.bin",
+                                  "a.f32", "a.las", "a.ply", "a.pcd",  "a.off", "a.obj", "a.stl", "a.pcd.bin"};
 constexpr std::size_t kNameCount = sizeof kNames / sizeof *kNames;
 
 struct Seed {
@@ -31,7 +30,9 @@ std::string las(int minor, int format, std::size_t record_size) {
   const std::size_t header_size = minor == 4 ? 375 : 227;
   BinaryWriter file;
   file.text("LASF" + std::string(20, '\0')).integer(1, 1).integer(1, minor).text(std::string(68, '\0'));
-  file.integer(2, static_cast<std::int64_t>(header_size)).integer(4, static_cast<std::int64_t>(header_size)).integer(4, 0);
+  file.integer(2, static_cast<std::int64_t>(header_size))
+      .integer(4, static_cast<std::int64_t>(header_size))
+      .integer(4, 0);
   file.integer(1, format).integer(2, static_cast<std::int64_t>(record_size)).integer(4, 2).text(std::string(20, '\0'));
   for (int i = 0; i < 6; ++i) file.f64(0.5);
   file.text(std::string(header_size - file.bytes().size(), '\0'));
@@ -48,7 +49,8 @@ std::vector<Seed> seeds() {
   const std::string pcd = "# .PCD v0.7\nVERSION 0.7\n" + fields + "VIEWPOINT 0 0 0 1 0 0 0\nPOINTS 2\nDATA ";
   const std::string face = BinaryWriter().integer(1, 3).integer(4, 0).integer(4, 1).integer(4, 2).bytes();
   // LZF: two runs of literals.
-  const std::string packed = BinaryWriter().integer(4, 33).integer(4, 32).integer(1, 31).text(floats.substr(0, 32)).bytes();
+  const std::string packed =
+      BinaryWriter().integer(4, 33).integer(4, 32).integer(1, 31).text(floats.substr(0, 32)).bytes();
   return {
       {"a.txt", "1 2 3\n4 5.5 -6e-1\nnan 0 1\n"},
       {"a.txt", "# id x y z\n1 2 3 4\n2 5 6 7 # end\n"},
@@ -67,7 +69,8 @@ std::vector<Seed> seeds() {
       {"a.f32", floats.substr(0, 36)},
       {"a.las", las(2, 3, 34)},
       {"a.las", las(4, 7, 40)},
-      {"a.ply", "ply\nformat ascii 1.0\nelement vertex 3\n" + vertices + faces + "end_header\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n"},
+      {"a.ply",
+       "ply\nformat ascii 1.0\nelement vertex 3\n" + vertices + faces + "end_header\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n"},
       {"a.ply", "ply\nformat binary_little_endian 1.0\nelement vertex 3\n" + vertices + faces + "end_header\n" +
                     floats.substr(0, 36) + face},
       {"a.pcd", pcd + "ascii\n1 2 3 4.2e06\nnan nan nan 0\n"},
@@ -75,8 +78,11 @@ std::vector<Seed> seeds() {
       {"a.pcd", pcd + "binary_compressed\n" + packed},
       {"a.off", "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n"},
       {"a.obj", "v 0 0 0\nv 1 0 0 0.5 0.5 0.5\nv 0 1 0\nvn 0 0 1\nf 1//1 2//1 -1//1\n"},
-      {"a.stl", "solid a\nfacet normal 0 0 1\nouter loop\nvertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendloop\nendfacet\nendsolid a\n"},
-      {"a.stl", std::string(80, ' ') + BinaryWriter().integer(4, 1).bytes() + floats.substr(0, 48) + std::string(2, '\0')},
+      {"a.stl",
+       "solid a\nfacet normal 0 0 1\nouter loop\nvertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendloop\nendfacet\nendsolid "
+       "a\n"},
+      {"a.stl",
+       std::string(80, ' ') + BinaryWriter().integer(4, 1).bytes() + floats.substr(0, 48) + std::string(2, '\0')},
   };
 }
 
@@ -113,24 +119,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-#ifdef BIPOINTNET_FUZZ_FILES
-int main(int count, char** names) {
-  for (int i = 1; i < count; ++i) {
-    std::ifstream file(names[i], std::ios::binary);
-    if (!file) {
-      std::cerr << names[i] << ": cannot read the file\n";
-      return 1;
-    }
-    const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-  }
-  std::cerr << count - 1 << " files\n";
-  return 0;
-}
-#else
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
 
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most, unsigned choice) {
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most,
+                                               unsigned choice) {
   static const std::vector<std::string> all = inputs();
   const std::string& seed = all[choice / 2 % all.size()];
   if (choice % 2 == 0 && seed.size() <= most) {
@@ -139,4 +131,3 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
   }
   return LLVMFuzzerMutate(data, size, most);
 }
-#endif

@@ -5,7 +5,8 @@
 //   formats.h  one parser per format: bytes -> Parsed, every column of the file
 //   columns.h  the roles of columns by their names
 //   finish.h   Parsed -> Cloud: float32, colors, points without a return
-//   lines.h    lines, words and numbers of text; scalars.h: numbers of binary files
+//   lines.h    lines, words and numbers of text; fields.h: the fields of a line; scalars.h: numbers of binary files
+//   polygons.h faces of any polygon -> triangles
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Raw little-endian float32. Nothing in such a file tells the number of columns: --columns does, or the name of the file,
-// or its size if that allows one number only.
+// Raw little-endian float32. Nothing in such a file tells the number of columns: --columns does, or the name of the
+// file, or its size if that allows one number only.
 #include <cmath>
 #include <utility>
 
@@ -25,7 +25,8 @@ bool ends_with(const std::string& text, std::string_view end) {
 // 000123.bin or 0000000123.bin
 bool has_name_of_kitti(const Source& source) {
   const std::size_t digits = source.name.size() - source.suffix.size();
-  return source.suffix == ".bin" && (digits == 6 || digits == 10) && source.name.find_first_not_of("0123456789") == digits;
+  return source.suffix == ".bin" && (digits == 6 || digits == 10) &&
+         source.name.find_first_not_of("0123456789") == digits;
 }
 
 bool is_plausible(double number) {
@@ -53,8 +54,9 @@ Layout layout_of(std::size_t size, const Source& source) {
            "--columns to name them, like --columns x,y,z,intensity");
   }
   if (readings == 0) {
-    refuse("", text_of(size) + " bytes",
-           "a multiple of 12, 16 or 20 (3, 4 or 5 float32 per point); name the columns with --columns, or copy it again");
+    refuse(
+        "", text_of(size) + " bytes",
+        "a multiple of 12, 16 or 20 (3, 4 or 5 float32 per point); name the columns with --columns, or copy it again");
   }
   return {first_names(columns), "read as " + text_of(columns) + " float32 per point because of its size"};
 }
@@ -72,13 +74,14 @@ Parsed parse_floats(std::string_view bytes, const Source& source) {
   }
   Parsed parsed;
   parsed.format = "float32, " + text_of(columns) + " per point";
-  if (!layout.why.empty()) parsed.notes.push_back(layout.why + ": " + listed(layout.names) + "; --columns can name others");
+  if (!layout.why.empty())
+    parsed.notes.push_back(layout.why + ": " + listed(layout.names) + "; --columns can name others");
   const std::size_t rows = bytes.size() / (kSize * columns);
   for (std::size_t c = 0; c < columns; ++c) {
     if (layout.names[c] == "-") continue;
     Column column{layout.names[c], 0, std::vector<double>(rows)};
+    read_values(bytes.data() + kSize * c, kSize * columns, rows, kFloat32, false, column.values.data());
     for (std::size_t row = 0; row < rows; ++row) {
-      column.values[row] = value_of(bytes.data() + kSize * (columns * row + c), kFloat32);
       if (!layout.why.empty() && !is_plausible(column.values[row])) {
         refuse("point " + text_of(row) + " (counted from 0)", "bytes that are no coordinate in float32",
                "little-endian float32; name the columns with --columns, or convert the file");

@@ -1,5 +1,5 @@
-// LAS 1.0 to 1.4, point formats 0 to 10, uncompressed (ASPRS, "LAS specification 1.4", R15, 2019). Compressed files (LAZ)
-// are read in Python.
+// LAS 1.0 to 1.4, point formats 0 to 10, uncompressed (ASPRS, "LAS specification 1.4", R15, 2019). Compressed files
+// (LAZ) are read in Python.
 #include <cmath>
 #include <utility>
 
@@ -17,19 +17,26 @@ constexpr Scalar kI16 = {2, ScalarKind::signed_integer};
 constexpr Scalar kI32 = {4, ScalarKind::signed_integer};
 
 // Positions in the header.
-constexpr std::size_t kVersion = 24, kHeaderSize = 94, kPointsBegin = 96, kRecords = 100, kPointFormat = 104,
-                      kRecordSize = 105, kCount = 107, kScale = 131, kOffset = 155, kShortHeader = 227,
+constexpr std::size_t kVersion = 24, kHeaderSize = 94, kPointsBegin = 96, kPointFormat = 104, kRecordSize = 105,
+                      kVlrCount = 100, kCount = 107, kScale = 131, kOffset = 155, kShortHeader = 227,
                       kExtendedRecords = 243, kLongCount = 247, kLongHeader = 375;
+// Extra bytes of points are described by a variable length record (VLR) with 192 bytes per field.
+constexpr std::size_t kVlrHeader = 54, kVlrId = 18, kVlrSize = 20, kExtraSize = 192, kExtraType = 2, kExtraOptions = 3,
+                      kExtraName = 4, kExtraScale = 112, kExtraOffset = 136;
+constexpr std::uint64_t kExtraId = 4;
+constexpr unsigned kHasScale = 8, kHasOffset = 16;
+
 constexpr unsigned kCompressed = 0xC0;  // bits of the point format that LASzip sets
 
 // Bytes per point of the formats 0 to 10.
 constexpr std::size_t kSizes[] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
 
 struct Field {
-  const char* name;
+  std::string name;
   std::size_t at;
   Scalar type;
   unsigned first_bit = 0, bit_count = 0;  // of a field that shares its byte
+  double scale = 1, offset = 0;
 };
 
 std::vector<Field> fields_of(unsigned format) {
@@ -96,7 +103,7 @@ class Header {
              "a place after the header; copy the file again from its source");
     }
     // Not read, but a header with such a count is damaged: a record has 54 bytes or more, an extended one 60.
-    const std::uint64_t records = integer(kRecords, 4), extended = minor >= 4 ? integer(kExtendedRecords, 4) : 0;
+    const std::uint64_t records = integer(kVlrCount, 4), extended = minor >= 4 ? integer(kExtendedRecords, 4) : 0;
     if (54 * records > begin || 60 * extended > bytes.size()) {
       refuse("", text_of(records) + " records and " + text_of(extended) + " extended ones in its header",
              "as many as " + text_of(bytes.size()) + " bytes can hold; copy the file again from its source");
@@ -115,6 +122,41 @@ class Header {
     }
   }
 
+  // The fields in the extra bytes; ends at the first that is not described or has no number.
+  std::vector<Field> extra_fields() const {
+    constexpr Scalar types[] = {kU8,
+                                kI8,
+                                kU16,
+                                kI16,
+                                {4, ScalarKind::unsigned_integer},
+                                kI32,
+                                {8, ScalarKind::unsigned_integer},
+                                {8, ScalarKind::signed_integer},
+                                kFloat32,
+                                kFloat64};
+    std::vector<Field> fields;
+    const std::string_view records = extra_records();
+    std::size_t at = kSizes[format];
+    for (std::size_t begin = 0; begin + kExtraSize <= records.size() && fields.size() < kMaxColumns;
+         begin += kExtraSize) {
+      const std::string_view record = records.substr(begin, kExtraSize);
+      const auto type = static_cast<unsigned char>(record[kExtraType]);
+      const auto options = static_cast<unsigned char>(record[kExtraOptions]);
+      if (type == 0) {  // bytes without a type; their number is in the options
+        at += options;
+        continue;
+      }
+      if (type > sizeof types / sizeof *types || at + types[type - 1].size > record_size) break;
+      const std::string_view name = record.substr(kExtraName, 32);
+      Field field{std::string(name.substr(0, name.find('\0'))), at, types[type - 1]};
+      if (options & kHasScale) field.scale = value_of(record.data() + kExtraScale, kFloat64);
+      if (options & kHasOffset) field.offset = value_of(record.data() + kExtraOffset, kFloat64);
+      at += field.type.size;
+      fields.push_back(std::move(field));
+    }
+    return fields;
+  }
+
   std::uint64_t major = 0, minor = 0, count = 0;
   unsigned format = 0;
   std::size_t record_size = 0;
@@ -122,6 +164,18 @@ class Header {
   double scale[3] = {}, offset[3] = {};
 
  private:
+  std::string_view extra_records() const {
+    std::size_t at = static_cast<std::size_t>(integer(kHeaderSize, 2));
+    for (std::uint64_t left = integer(kVlrCount, 4); left > 0 && at + kVlrHeader <= bytes_.size(); --left) {
+      const auto size = static_cast<std::size_t>(integer(at + kVlrSize, 2));
+      if (bytes_.substr(at + 2, 9) == "LASF_Spec" && integer(at + kVlrId, 2) == kExtraId) {
+        return bytes_.substr(at + kVlrHeader, size);
+      }
+      at += kVlrHeader + size;
+    }
+    return {};
+  }
+
   void need(std::size_t size) const {
     if (bytes_.size() < size) {
       refuse("", text_of(bytes_.size()) + " bytes",
@@ -145,20 +199,30 @@ Parsed parse_las(std::string_view bytes, const Source&) {
   Parsed parsed;
   parsed.format =
       "LAS " + text_of(header.major) + "." + text_of(header.minor) + ", point format " + text_of(header.format);
-  if (header.record_size > kSizes[header.format]) {
-    parsed.notes.push_back(text_of(header.record_size - kSizes[header.format]) + " extra bytes per point were left out");
+  std::vector<Field> fields = fields_of(header.format);
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    fields[axis].scale = header.scale[axis];
+    fields[axis].offset = header.offset[axis];
+  }
+  std::size_t described = kSizes[header.format];
+  for (Field& field : header.extra_fields()) {
+    described = field.at + field.type.size;
+    fields.push_back(std::move(field));
+  }
+  if (header.record_size > described) {
+    parsed.notes.push_back(text_of(header.record_size - described) +
+                           " bytes per point have no description and were left out");
   }
   const auto count = static_cast<std::size_t>(header.count);
-  for (const Field& field : fields_of(header.format)) {
-    const std::size_t axis = field.at / 4;
+  for (Field& field : fields) {
+    const bool is_scaled = field.scale != 1 || field.offset != 0;
+    const unsigned bits = field.bit_count > 0 || is_scaled ? 0 : field.type.bits();
+    Column column{std::move(field.name), bits, std::vector<double>(count)};
+    read_values(header.points.data() + field.at, header.record_size, count, field.type, false, column.values.data());
     const unsigned mask = (1u << field.bit_count) - 1;
-    Column column{field.name, field.bit_count ? 0 : field.type.bits(), std::vector<double>(count)};
-    const char* at = header.points.data() + field.at;
-    for (std::size_t i = 0; i < count; ++i, at += header.record_size) {
-      double value = value_of(at, field.type);
+    for (double& value : column.values) {
       if (field.bit_count > 0) value = static_cast<double>(static_cast<unsigned>(value) >> field.first_bit & mask);
-      if (axis < 3) value = value * header.scale[axis] + header.offset[axis];
-      column.values[i] = value;
+      if (is_scaled) value = value * field.scale + field.offset;
     }
     parsed.columns.push_back(std::move(column));
   }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kHeader = "the header of a NumPy array; save it again with numpy.save";
 constexpr std::size_t kMaxDepth = 8;
-constexpr std::size_t kMaxName = 256;  // every field of a record repeats the name of the record
+constexpr std::size_t kMaxName = 256;                          // every field of a record repeats the name of the record
 constexpr std::uint64_t kMaxProduct = std::uint64_t{1} << 60;  // no file holds so much, and products do not overflow
 constexpr std::size_t kMostColumns = 64;  // of an array without names; a wider one is likely transposed
 
@@ -51,7 +51,8 @@ std::string shape_text(const std::vector<std::uint64_t>& shape) {
 std::uint64_t product_of(const std::vector<std::uint64_t>& shape) {
   std::uint64_t product = 1;
   for (const std::uint64_t length : shape) {
-    if (length > 0 && product > kMaxProduct / length) refuse("", "the shape " + shape_text(shape), "one that a file can hold");
+    if (length > 0 && product > kMaxProduct / length)
+      refuse("", "the shape " + shape_text(shape), "one that a file can hold");
     product *= length;
   }
   return product;
@@ -92,7 +93,9 @@ class HeaderParser {
   }
 
  private:
-  [[noreturn]] void fail() { refuse("", "a header with " + excerpt(text_.substr(std::min(at_, text_.size()))), kHeader); }
+  [[noreturn]] void fail() {
+    refuse("", "a header with " + excerpt(text_.substr(std::min(at_, text_.size()))), kHeader);
+  }
 
   void skip_blanks() {
     while (at_ < text_.size() && (is_blank(text_[at_]) || text_[at_] == '\n')) ++at_;
@@ -192,13 +195,15 @@ class HeaderParser {
     } else {
       name = take_string();
     }
-    if (name.size() > kMaxName) refuse("", "the field " + excerpt(name), "a name of at most " + text_of(kMaxName) + " bytes");
+    if (name.size() > kMaxName)
+      refuse("", "the field " + excerpt(name), "a name of at most " + text_of(kMaxName) + " bytes");
     if (!prefix.empty()) name = prefix + "_" + name;
     take(',');
     if (is_next('[')) {
       take_type(record, name, depth - 1);
       taken(',');
-      if (is_next('(')) refuse("", "the field " + excerpt(name) + " with an array of records", "numbers; save them apart");
+      if (is_next('('))
+        refuse("", "the field " + excerpt(name) + " with an array of records", "numbers; save them apart");
     } else {
       const std::string type = take_string();
       taken(',');
@@ -224,22 +229,26 @@ class HeaderParser {
     const bool whole = kind == 'i' || kind == 'u' || kind == 'b';
     const bool known = (whole && (length == 1 || length == 2 || length == 4 || length == 8)) ||
                        (kind == 'f' && (length == 2 || length == 4 || length == 8));
-    if (!skipped && !known) refuse("", "the type " + excerpt(type), "real numbers; convert the array with astype('float32')");
+    if (!skipped && !known)
+      refuse("", "the type " + excerpt(type), "real numbers; convert the array with astype('float32')");
     const std::uint64_t count = product_of(shape);
     const std::uint64_t each = kind == 'U' ? 4 * length : length;
-    if (each > 0 && count > kMaxProduct / each) refuse("", "the shape " + shape_text(shape), "one that a file can hold");
+    if (each > 0 && count > kMaxProduct / each)
+      refuse("", "the shape " + shape_text(shape), "one that a file can hold");
     const std::uint64_t size = record.size + count * each;
     if (size > kMaxProduct || size > SIZE_MAX / 2) refuse("", "records of " + text_of(size) + " bytes", kHeader);
     if (skipped) {
       if (!name.empty() && record.left_out.size() < kMaxColumns) record.left_out.push_back(name);
-      if (!record.has_names) refuse("", "the type " + excerpt(type), "real numbers; convert the array with astype('float32')");
+      if (!record.has_names)
+        refuse("", "the type " + excerpt(type), "real numbers; convert the array with astype('float32')");
     } else {
       if (count > kMaxColumns - record.elements.size()) {
-        refuse("", "more than " + text_of(kMaxColumns) + " columns", "fewer; save the coordinates in an array of their own");
+        refuse("", "more than " + text_of(kMaxColumns) + " columns",
+               "fewer; save the coordinates in an array of their own");
       }
       const Scalar scalar = {static_cast<std::size_t>(length), kind == 'f'   ? ScalarKind::real
-                                                                : kind == 'i' ? ScalarKind::signed_integer
-                                                                              : ScalarKind::unsigned_integer};
+                                                               : kind == 'i' ? ScalarKind::signed_integer
+                                                                             : ScalarKind::unsigned_integer};
       for (std::size_t i = 0; i < count; ++i) {
         const std::string element_name = shape.empty() ? name : name + "_" + text_of(i);
         record.elements.push_back({element_name, record.size + i * scalar.size, scalar, type[0] == '>'});
@@ -259,7 +268,8 @@ Description take_description(std::string_view& bytes) {
     refuse("", "begins with " + excerpt(bytes.substr(0, magic.size())), "'?NUMPY'; check that the suffix is right");
   }
   const auto byte = [&bytes](std::size_t at) {
-    if (at >= bytes.size()) refuse("", "the end of the file in its header", "an array; copy the file again from its source");
+    if (at >= bytes.size())
+      refuse("", "the end of the file in its header", "an array; copy the file again from its source");
     return std::size_t{static_cast<unsigned char>(bytes[at])};
   };
   const std::size_t major = byte(6), minor = byte(7);
@@ -327,9 +337,7 @@ Parsed parse_npy(std::string_view bytes, const Source& source) {
     const std::size_t step = named ? record.size : record.size * (array.fortran_order ? 1 : column_count);
     const std::size_t begin = named ? element.at : record.size * c * (array.fortran_order ? count : 1);
     Column column{name, element.type.bits(), std::vector<double>(count)};
-    for (std::size_t row = 0; row < count; ++row) {
-      column.values[row] = value_of(bytes.data() + begin + row * step, element.type, element.big_endian);
-    }
+    read_values(bytes.data() + begin, step, count, element.type, element.big_endian, column.values.data());
     parsed.columns.push_back(std::move(column));
   }
   if (!named && source.columns.empty()) name_by_position(parsed.columns, source.suffix, parsed.notes);

@@ -108,7 +108,8 @@ class PtxReader {
     take_numbers(width ? width : 4, width ? width : 7);
     if (width == 0) {
       if (words_.size() != 4 && words_.size() != 7) {
-        refuse(lines_.where(), text_of(words_.size()) + " numbers in " + excerpt(line_), "4 or 7: x y z intensity r g b");
+        refuse(lines_.where(), text_of(words_.size()) + " numbers in " + excerpt(line_),
+               "4 or 7: x y z intensity r g b");
       }
       for (std::size_t i = 0; i < words_.size(); ++i) parsed_.columns.push_back({kNames[i], 0, {}});
     }
@@ -118,7 +119,8 @@ class PtxReader {
       if (i < 3) {
         number = std::numeric_limits<double>::quiet_NaN();
         if (hit) {
-          number = numbers_[0] * matrix_[0][i] + numbers_[1] * matrix_[1][i] + numbers_[2] * matrix_[2][i] + matrix_[3][i];
+          number =
+              numbers_[0] * matrix_[0][i] + numbers_[1] * matrix_[1][i] + numbers_[2] * matrix_[2][i] + matrix_[3][i];
         }
       }
       parsed_.columns[i].values.push_back(number);

@@ -5,117 +5,21 @@
 #include <utility>
 
 #include "clouds/columns.h"
+#include "clouds/fields.h"
 #include "clouds/formats.h"
 #include "clouds/lines.h"
 
 namespace bipointnet::clouds {
 namespace {
 
-bool is_comment(std::string_view line) {
-  return line[0] == '#' || line[0] == '%' || (line[0] == '/' && line.size() > 1 && line[1] == '/');
-}
-
-// Without a comment at the end. A number like 1.#QNAN holds no comment, nor does a text in quotation marks.
-std::string_view without_comment(std::string_view line) {
-  bool quoted = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    if (line[i] == '"') quoted = !quoted;
-    if (quoted) continue;
-    const bool hash = line[i] == '#' && (i == 0 || line[i - 1] != '.');
-    if (hash || line.substr(i, 2) == "//") return trimmed(line.substr(0, i));
-  }
-  return trimmed(line);
-}
-
-// Splits off at most `most` fields, at blanks if the separator is ' '. A field in quotation marks may hold separators.
-void split_fields(std::string_view line, char separator, std::size_t most, Words& fields) {
-  fields.clear();
-  if (separator == ' ' && line.find('"') == std::string_view::npos) return split_blanks(line, most, fields);
-  const auto ends = [separator](char c) { return separator == ' ' ? is_blank(c) : c == separator; };
-  std::size_t at = 0;
-  while (fields.size() < most) {
-    while (at < line.size() && is_blank(line[at])) ++at;
-    if (separator == ' ' && at == line.size()) return;
-    std::string_view field;
-    if (at < line.size() && line[at] == '"') {
-      const std::size_t close = std::min(line.find('"', at + 1), line.size());
-      field = line.substr(at + 1, close - at - 1);
-      at = close;
-      while (at < line.size() && !ends(line[at])) ++at;
-    } else {
-      const std::size_t first = at;
-      while (at < line.size() && !ends(line[at])) ++at;
-      field = trimmed(line.substr(first, at - first));
-    }
-    fields.push_back(field);
-    if (separator == ' ') continue;
-    if (at == line.size()) return;
-    ++at;
-  }
-}
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-// Whether blanks separate the words and every comma is a decimal mark, as in "1,5 2,0 3,25".
-bool has_decimal_commas(std::string_view line, Words& words) {
-  split_blanks(line, kMaxColumns, words);
-  if (words.size() < 3) return false;
-  return std::all_of(words.begin(), words.end(), [](std::string_view word) {
-    const std::size_t comma = word.find(',');
-    if (comma == std::string_view::npos) return true;
-    return comma > 0 && is_digit(word[comma - 1]) && comma + 1 < word.size() && is_digit(word[comma + 1]) &&
-           word.find(',', comma + 1) == std::string_view::npos;
-  });
-}
-
-char separator_of(std::string_view line, Words& words) {
-  bool quoted = false, comma = false;
-  for (const char c : line) {
-    if (c == '"') quoted = !quoted;
-    if (!quoted && c == ';') return ';';
-    comma = comma || (!quoted && c == ',');
-  }
-  return comma && !has_decimal_commas(line, words) ? ',' : ' ';
-}
-
-// Whether commas could separate both the columns and the decimals: "1,5, 2,0, 3,25".
-bool has_two_kinds_of_commas(std::string_view line) {
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    if (line[i] != ',') continue;
-    const bool blank = i + 1 < line.size() && is_blank(line[i + 1]);
-    if (blank != (count % 2 == 1)) return false;
-    ++count;
-  }
-  return count >= 5 && count % 2 == 1;
-}
-
-std::string counted_columns(std::size_t count) { return text_of(count) + (count == 1 ? " column" : " columns"); }
-
-// The names in a line. A unit may be a word of its own: "X [m] Y [m] Z [m]".
-std::vector<std::string> names_in(const Words& fields) {
-  std::vector<std::string> names;
-  char closing = '\0';
-  for (const std::string_view field : fields) {
-    const bool unit = !names.empty() && !field.empty() && (field[0] == '[' || field[0] == '(');
-    if (unit) closing = field[0] == '[' ? ']' : ')';
-    if (unit || closing) {
-      names.back() += " " + std::string(field);
-      if (field.find(closing) != std::string_view::npos) closing = '\0';
-    } else {
-      names.emplace_back(field);
-    }
-  }
-  return names;
-}
-
 struct OtherKind {
   std::string_view begins;
   const char* name;
 };
 
-constexpr OtherKind kOtherKinds[] = {{"ply\n", "a PLY file"},      {"ply\r", "a PLY file"},     {"LASF", "a LAS file"},
-                                     {"# .PCD", "a PCD file"},     {"OFF\n", "an OFF file"},    {"OFF\r", "an OFF file"},
+constexpr OtherKind kOtherKinds[] = {{"ply\n", "a PLY file"},        {"ply\r", "a PLY file"},
+                                     {"LASF", "a LAS file"},         {"# .PCD", "a PCD file"},
+                                     {"OFF\n", "an OFF file"},       {"OFF\r", "an OFF file"},
                                      {"\x93NUMPY", "a NumPy array"}, {"PK\x03\x04", "a ZIP archive"},
                                      {"\x1F\x8B", "a gzip archive"}, {"\x89HDF", "an HDF5 file"}};
 
@@ -134,11 +38,6 @@ void check_is_text(std::string_view bytes) {
   }
 }
 
-std::string_view without_byte_order_mark(std::string_view bytes) {
-  constexpr std::string_view mark = "\xEF\xBB\xBF";
-  return bytes.substr(0, mark.size()) == mark ? bytes.substr(mark.size()) : bytes;
-}
-
 class TextReader {
  public:
   TextReader(std::string_view bytes, const Source& source) : bytes_(bytes), source_(source), lines_(bytes) {}
@@ -154,7 +53,7 @@ class TextReader {
       parsed_.notes.push_back("the file declares " + text_of(declared_) + " points and holds " + text_of(rows_));
     }
     if (decimal_commas_) parsed_.notes.push_back("commas are read as decimal marks");
-    parsed_.format = separator_ == ',' ? "text, separated by commas"
+    parsed_.format = separator_ == ','   ? "text, separated by commas"
                      : separator_ == ';' ? "text, separated by semicolons"
                                          : "text, separated by blanks";
     if (!named_) name_by_position(parsed_.columns, source_.suffix, parsed_.notes);
@@ -203,17 +102,14 @@ class TextReader {
     }
     if (fields_.size() < 3) return;
     std::vector<std::string> names = names_in(fields_);
-    try {
-      if (!coordinate_columns(names)) return;
-    } catch (const CloudError&) {  // x occurs twice: prose
-      return;
-    }
+    if (!names_coordinates_once(names)) return;
     if (comments_.size() == most) comments_.erase(comments_.begin());
     comments_.push_back({lines_.where(), std::move(names)});
   }
 
   bool take_count(std::string_view line) {
-    if (has_count_ || fields_.size() != 1 || line.find_first_not_of("0123456789") != std::string_view::npos) return false;
+    if (has_count_ || fields_.size() != 1 || line.find_first_not_of("0123456789") != std::string_view::npos)
+      return false;
     const std::optional<std::uint64_t> count = whole_number(line);
     if (!count) refuse(lines_.where(), excerpt(line), "a number of points that a file can hold");
     declared_ = *count;
@@ -231,9 +127,9 @@ class TextReader {
     std::string_view line;
     Words next;
     if (ahead.next(line)) split_fields(trimmed(line), ',', kMaxColumns, next);
-    const bool header = next.size() == fields_.size() && std::all_of(next.begin(), next.end(), [](std::string_view field) {
-      return field.find('.') != std::string_view::npos;
-    });
+    const bool header = next.size() == fields_.size() &&
+                        std::all_of(next.begin(), next.end(),
+                                    [](std::string_view field) { return field.find('.') != std::string_view::npos; });
     if (header) parsed_.notes.push_back(lines_.where() + " numbers the columns from 0 and is not read as a point");
     return header;
   }
@@ -246,7 +142,8 @@ class TextReader {
     rows_begin_ = line.data();
     first_row_ = lines_.where();
     if (width_ > kMaxColumns) {
-      refuse(first_row_, "more than " + counted_columns(kMaxColumns), "one point per line; check the ends of the lines");
+      refuse(first_row_, "more than " + counted_columns(kMaxColumns),
+             "one point per line; check the ends of the lines");
     }
     if (separator_ == ',' && has_two_kinds_of_commas(line)) {
       refuse(first_row_, excerpt(line) + " with commas of two kinds", "points as decimal marks");
@@ -269,8 +166,8 @@ class TextReader {
     if (!header_line_.empty()) {
       while (header_.size() > width_ && header_.back().empty()) header_.pop_back();
       if (header_.size() == width_) return header_;
-      refuse(first_row_, counted_columns(width_), text_of(header_.size()) + " as in " + header_line_ +
-                                                      "; name all columns there or with --columns");
+      refuse(first_row_, counted_columns(width_),
+             text_of(header_.size()) + " as in " + header_line_ + "; name all columns there or with --columns");
     }
     for (auto comment = comments_.rbegin(); comment != comments_.rend(); ++comment) {
       if (comment->names.size() == width_) return comment->names;
@@ -279,8 +176,9 @@ class TextReader {
     for (const Comment& comment : comments_) {
       const Triple xyz = *coordinate_columns(comment.names);
       if (xyz[0] == 0 || xyz[1] != xyz[0] + 1 || xyz[2] != xyz[1] + 1) continue;
-      refuse(first_row_, counted_columns(width_), text_of(comment.names.size()) + " as in the comment in " +
-                                                      comment.line + "; name the columns with --columns");
+      refuse(first_row_, counted_columns(width_),
+             text_of(comment.names.size()) + " as in the comment in " + comment.line +
+                 "; name the columns with --columns");
     }
     return {};
   }
@@ -420,7 +318,7 @@ class TextReader {
 }  // namespace
 
 Parsed parse_text(std::string_view bytes, const Source& source) {
-  bytes = without_byte_order_mark(bytes);
+  bytes = without_mark(bytes);
   check_is_text(bytes);
   return TextReader(bytes, source).parse();
 }

@@ -91,9 +91,8 @@ inline Cloud check_points(const std::string& bytes, const std::string& name, con
 // CHECK_POINTS(bytes, name, {x, y, z, ...}) and CHECK_POINTS_WITH(options, bytes, ...) return the cloud.
 #define CHECK_POINTS(bytes, name, ...) \
   ::bipointnet::clouds::check_points(bytes, name, ::bipointnet::clouds::Floats __VA_ARGS__, __FILE__, __LINE__)
-#define CHECK_POINTS_WITH(options, bytes, name, ...)                                                             \
-  ::bipointnet::clouds::check_points(bytes, name, ::bipointnet::clouds::Floats __VA_ARGS__, __FILE__, __LINE__, \
-                                     options)
+#define CHECK_POINTS_WITH(options, bytes, name, ...) \
+  ::bipointnet::clouds::check_points(bytes, name, ::bipointnet::clouds::Floats __VA_ARGS__, __FILE__, __LINE__, options)
 
 // What every cloud satisfies, whatever the file was. A file of `size` bytes has fewer values than 64 per byte.
 inline void check_sound(const Cloud& cloud, std::size_t size) {

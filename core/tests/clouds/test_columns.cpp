@@ -8,11 +8,11 @@ using namespace bipointnet::clouds;
 namespace {
 
 void every_notation_gives_x_y_z() {
-  for (const Names& names : {Names{"x", "y", "z"}, Names{"X", "Y", "Z"}, Names{"//X", "Y", "Z"}, Names{"# x", "y", "z"},
-                             Names{"X [m]", "Y [m]", "Z [m]"}, Names{"x(m)", "y(m)", "z(m)"},
-                             Names{"\"X\"", "\"Y\"", "\"Z\""}, Names{"px", "py", "pz"}, Names{"pos_x", "pos_y", "pos_z"},
-                             Names{"x_coord", "y_coord", "z_coord"}, Names{"Points:0", "Points:1", "Points:2"},
-                             Names{"Points_0", "Points_1", "Points_2"}}) {
+  for (const Names& names :
+       {Names{"x", "y", "z"}, Names{"X", "Y", "Z"}, Names{"//X", "Y", "Z"}, Names{"# x", "y", "z"},
+        Names{"X [m]", "Y [m]", "Z [m]"}, Names{"x(m)", "y(m)", "z(m)"}, Names{"\"X\"", "\"Y\"", "\"Z\""},
+        Names{"px", "py", "pz"}, Names{"pos_x", "pos_y", "pos_z"}, Names{"x_coord", "y_coord", "z_coord"},
+        Names{"Points:0", "Points:1", "Points:2"}, Names{"Points_0", "Points_1", "Points_2"}}) {
     const auto found = coordinate_columns(names);
     if (!CHECK(found && *found == (Triple{0, 1, 2}))) std::cerr << "  for " << listed(names) << "\n";
   }
@@ -39,8 +39,12 @@ void every_notation_gives_colors() {
 }
 
 void a_role_that_occurs_twice_is_refused() {
-  CHECK_ERROR(error_of([] { coordinate_columns({"x", "y", "z", "X"}); }), "two columns with the name 'x', expected one");
+  CHECK_ERROR(error_of([] { coordinate_columns({"x", "y", "z", "X"}); }),
+              "two columns with the name 'x', expected one");
   CHECK((*coordinate_columns({"id", "id", "x", "y", "z"}) == Triple{2, 3, 4}));
+  CHECK(!coordinate_columns({"x", "x", "y"}) && !color_columns({"r", "r", "range"}));
+  CHECK(names_coordinates_once({"id", "x", "y", "z"}));
+  CHECK(!names_coordinates_once({"x", "y", "z", "X"}) && !names_coordinates_once({"x", "y"}));
 }
 
 void long_lists_are_cut() {

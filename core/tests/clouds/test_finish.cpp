@@ -22,7 +22,8 @@ std::string error_of_finish(const Parsed& content, bool strict = false) {
 }
 
 void columns_come_by_name_in_the_order_of_the_file() {
-  const Cloud cloud = finish(parsed({{"b", 0, {1, 2}}, {"Z", 0, {3, 6}}, {"", 0, {7, 8}}, {"X", 0, {1, 4}}, {"Y", 0, {2, 5}}}), true);
+  const Cloud cloud =
+      finish(parsed({{"b", 0, {1, 2}}, {"Z", 0, {3, 6}}, {"", 0, {7, 8}}, {"X", 0, {1, 4}}, {"Y", 0, {2, 5}}}), true);
   CHECK((cloud.points == Floats{1, 2, 3, 4, 5, 6}));
   CHECK(cloud.fields.size() == 2 && cloud.fields[0].name == "b" && cloud.fields[1].values == (Numbers{7, 8}));
   CHECK((cloud.columns == Names{"b", "Z", "?", "X", "Y"}));
@@ -55,8 +56,10 @@ void points_without_a_return_are_dropped_from_every_column() {
   CHECK_EQUAL(cloud.dropped, std::size_t{2});
   CHECK((field(cloud, "label") == Numbers{10, 12}));
   CHECK(std::isnan(field(cloud, "time")[0]));
-  CHECK_ERROR(error_of_finish(content, true), "2 of 4 points with a NaN or infinite coordinate, the first is point 1 (counted");
-  CHECK_ERROR(error_of_finish(points({kNan}, {0}, {0})), "no point with finite coordinates among 1, expected at least 1");
+  CHECK_ERROR(error_of_finish(content, true),
+              "2 of 4 points with a NaN or infinite coordinate, the first is point 1 (counted");
+  CHECK_ERROR(error_of_finish(points({kNan}, {0}, {0})),
+              "no point with finite coordinates among 1, expected at least 1");
 }
 
 Floats colors(unsigned bits, const Numbers& red, const Numbers& green, const Numbers& blue) {

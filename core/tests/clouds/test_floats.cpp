@@ -25,7 +25,8 @@ void the_size_tells_the_columns_if_only_one_number_fits() {
   const Cloud three = CHECK_POINTS(float32_bytes({1, 2, 3, 4, 5, 6}), "a.bin", {1, 2, 3, 4, 5, 6});
   CHECK(has_note(three, "read as 3 float32 per point because of its size: 'x', 'y', 'z'; --columns can name others"));
   CHECK_POINTS(float32_bytes({1, 2, 3, 4}), "a.bin", {1, 2, 3});
-  CHECK_REFUSED(float32_bytes(kNumbers), "a.bin", "48 bytes that fit several numbers of float32 per point, expected --columns");
+  CHECK_REFUSED(float32_bytes(kNumbers), "a.bin",
+                "48 bytes that fit several numbers of float32 per point, expected --columns");
   CHECK_REFUSED(float32_bytes(kNumbers), "12345.bin", "--columns x,y,z,intensity");
   CHECK_REFUSED(float32_bytes({1, 2, 3, 4, 5, 6, 7}), "a.bin", "28 bytes, expected a multiple of 12, 16 or 20");
   CHECK_REFUSED("1 2 3\n4 5 6\n", "a.bin", "bytes that are no coordinate in float32");
@@ -33,8 +34,8 @@ void the_size_tells_the_columns_if_only_one_number_fits() {
 
 void given_columns_win() {
   for (const char* name : {"a.bin", "000123.bin", "a.f32", "a.pcd.bin"}) {
-    const Cloud cloud = CHECK_POINTS_WITH((ReadOptions{{"gray", "x", "z", "-", "y", "w"}, false}), float32_bytes(kNumbers),
-                                          name, {2, 4, 3, 0.25f, 9, 7});
+    const Cloud cloud = CHECK_POINTS_WITH((ReadOptions{{"gray", "x", "z", "-", "y", "w"}, false}),
+                                          float32_bytes(kNumbers), name, {2, 4, 3, 0.25f, 9, 7});
     CHECK((field(cloud, "gray") == Numbers{1, 6}));
     CHECK(cloud.notes.empty());
   }
@@ -49,7 +50,8 @@ void every_float_comes_back() {
   const Cloud cloud = CHECK_POINTS(float32_bytes({1, 2, std::nanf(""), 4, 5, 6, HUGE_VALF, 0, 0}), "a.f32", {4, 5, 6});
   CHECK_EQUAL(cloud.dropped, std::size_t{2});
   CHECK_REFUSED(float32_bytes({1, 2, 3, 4}), "a.f32", "16 bytes, expected a multiple of 12");
-  CHECK_REFUSED(float32_bytes({1, 2, 3}), "000001.bin", "12 bytes, read as KITTI because of its name, expected a multiple of 16");
+  CHECK_REFUSED(float32_bytes({1, 2, 3}), "000001.bin",
+                "12 bytes, read as KITTI because of its name, expected a multiple of 16");
 }
 
 }  // namespace
@@ -59,6 +61,7 @@ int main() {
   the_size_tells_the_columns_if_only_one_number_fits();
   given_columns_win();
   every_float_comes_back();
-  for (const char* name : {"a.bin", "a.f32", "000001.bin", "a.pcd.bin"}) check_damage(float32_bytes(kNumbers), name, 1000);
+  for (const char* name : {"a.bin", "a.f32", "000001.bin", "a.pcd.bin"})
+    check_damage(float32_bytes(kNumbers), name, 1000);
   return check_report();
 }

@@ -23,7 +23,8 @@ std::uint64_t bits_of(double number) {
 
 void check_as_strtod(const std::string& text) {
   const std::optional<double> number = number_in(text);
-  if (check(number && bits_of(*number) == bits_of(std::strtod(text.c_str(), nullptr)), __FILE__, __LINE__, "number_in")) {
+  if (check(number && bits_of(*number) == bits_of(std::strtod(text.c_str(), nullptr)), __FILE__, __LINE__,
+            "number_in")) {
     return;
   }
   std::cerr << "  for " << text << ": found " << number.value_or(-1) << "\n";
@@ -63,12 +64,38 @@ std::string random_number(std::mt19937_64& random) {
 void a_number_equals_strtod() {
   std::mt19937_64 random(7);
   for (int i = 0; i < 1000000; ++i) check_as_strtod(random_number(random));
-  for (const char* text :
-       {"0", "-0", "+0", "0.0", "-0.0e5", ".5", "5.", "-.5e-3", "9007199254740992", "9007199254740993",
-        "9007199254740991e22", "1e22", "1e23", "1e-22", "1e-23", "4.9e-324", "2.5e-324", "2.4703282292062327e-324",
-        "2.4703282292062328e-324", "2.2250738585072011e-308", "2.2250738585072014e-308", "1.7976931348623157e308",
-        "1.7976931348623159e308", "1e309", "-1e309", "1e99999", "1e-99999", "1e999999999999999999999",
-        "0e999999999999999999999", "1E5", "00000000000000000000000000001", "0.00000000000000000000000000000001"}) {
+  for (const char* text : {"0",
+                           "-0",
+                           "+0",
+                           "0.0",
+                           "-0.0e5",
+                           ".5",
+                           "5.",
+                           "-.5e-3",
+                           "9007199254740992",
+                           "9007199254740993",
+                           "9007199254740991e22",
+                           "1e22",
+                           "1e23",
+                           "1e-22",
+                           "1e-23",
+                           "4.9e-324",
+                           "2.5e-324",
+                           "2.4703282292062327e-324",
+                           "2.4703282292062328e-324",
+                           "2.2250738585072011e-308",
+                           "2.2250738585072014e-308",
+                           "1.7976931348623157e308",
+                           "1.7976931348623159e308",
+                           "1e309",
+                           "-1e309",
+                           "1e99999",
+                           "1e-99999",
+                           "1e999999999999999999999",
+                           "0e999999999999999999999",
+                           "1E5",
+                           "00000000000000000000000000001",
+                           "0.00000000000000000000000000000001"}) {
     check_as_strtod(text);
   }
   check_as_strtod(std::string(100000, '7'));
@@ -79,9 +106,10 @@ void a_number_equals_strtod() {
 }
 
 void other_words_are_no_numbers() {
-  for (const char* text : {"", "+", "-", ".", "e5", "1e", "1e+", "--1", "1.2.3", "1f", "1_000", "0x10", "0x1p3", " 1", "1 ",
-                           "1,5", "nano", "infin", "na", "n", "1.#", "1.#Q", "2.#INF", "1.#INF5", "1#", "nan(", "1.5#",
-                           "-+1", "1e5.0", "\x1b[2J", "one"}) {
+  for (const char* text :
+       {"",       "+",       "-",  ".",    "e5",   "1e",   "1e+",   "--1",     "1.2.3", "1f",  "1_000",
+        "0x10",   "0x1p3",   " 1", "1 ",   "1,5",  "nano", "infin", "na",      "n",     "1.#", "1.#Q",
+        "2.#INF", "1.#INF5", "1#", "nan(", "1.5#", "-+1",  "1e5.0", "\x1b[2J", "one"}) {
     if (!CHECK(!number_in(text))) std::cerr << "  for " << text << "\n";
   }
   CHECK(!number_in(std::string_view("1\0", 2)));

@@ -14,7 +14,8 @@ std::string npy(const std::string& header, const std::string& body, int version 
 }
 
 std::string header(const std::string& type, const std::string& shape, bool fortran = false) {
-  return "{'descr': " + type + ", 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }     \n";
+  return "{'descr': " + type + ", 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape +
+         ", }     \n";
 }
 
 const Floats kPoints = {1, 2, 3, 4, 5, 6};
@@ -40,20 +41,24 @@ void every_type_and_order_comes_back() {
     for (const char* kind : {"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"}) {
       const std::string type = std::string(end) + kind;
       for (int version = 1; version <= 3; ++version) {
-        CHECK_POINTS(npy(header("'" + type + "'", "(2, 3)"), numbers(type, {1, 2, 3, 4, 5, 6}), version), "a.npy", (kPoints));
+        CHECK_POINTS(npy(header("'" + type + "'", "(2, 3)"), numbers(type, {1, 2, 3, 4, 5, 6}), version), "a.npy",
+                     (kPoints));
       }
-      CHECK_POINTS(npy(header("'" + type + "'", "(2L, 3L)", true), numbers(type, {1, 4, 2, 5, 3, 6})), "a.npy", (kPoints));
+      CHECK_POINTS(npy(header("'" + type + "'", "(2L, 3L)", true), numbers(type, {1, 4, 2, 5, 3, 6})), "a.npy",
+                   (kPoints));
     }
   }
-  CHECK_POINTS(npy(header("'<i2'", "(1, 3)"), BinaryWriter().integer(2, -2).integer(2, 3).integer(2, -32768).bytes()), "a.npy",
-               {-2, 3, -32768});
+  CHECK_POINTS(npy(header("'<i2'", "(1, 3)"), BinaryWriter().integer(2, -2).integer(2, 3).integer(2, -32768).bytes()),
+               "a.npy", {-2, 3, -32768});
 }
 
 void half_floats_are_exact() {
   BinaryWriter half;
-  for (const int word : {0x0001, 0x03FF, 0x0400, 0x7BFF, 0xC248, 0x8000, 0x7C00, 0, 0, 0x7E01, 0, 0}) half.integer(2, word);
-  const Cloud cloud = CHECK_POINTS(npy(header("'<f2'", "(4, 3)"), half.bytes()), "a.npy",
-                                   {std::ldexp(1.0f, -24), std::ldexp(1023.0f, -24), std::ldexp(1.0f, -14), 65504, -3.140625f, 0});
+  for (const int word : {0x0001, 0x03FF, 0x0400, 0x7BFF, 0xC248, 0x8000, 0x7C00, 0, 0, 0x7E01, 0, 0})
+    half.integer(2, word);
+  const Cloud cloud =
+      CHECK_POINTS(npy(header("'<f2'", "(4, 3)"), half.bytes()), "a.npy",
+                   {std::ldexp(1.0f, -24), std::ldexp(1023.0f, -24), std::ldexp(1.0f, -14), 65504, -3.140625f, 0});
   CHECK_EQUAL(cloud.dropped, std::size_t{2});
 }
 
@@ -68,7 +73,8 @@ void more_columns_are_named_by_position_or_by_the_user() {
 }
 
 void structured_arrays_name_their_columns() {
-  const std::string flat = "[('intensity', '<u2'), ('', '|V2'), ('z', '<f4'), ('x', '>f4'), (('title', 'y'), '<f8'), ('s', '<U2')]";
+  const std::string flat =
+      "[('intensity', '<u2'), ('', '|V2'), ('z', '<f4'), ('x', '>f4'), (('title', 'y'), '<f8'), ('s', '<U2')]";
   BinaryWriter body;
   for (int i = 0; i < 2; ++i) {
     body.integer(2, 7 + i).text("??").f32(static_cast<float>(3 + 3 * i));
@@ -87,7 +93,8 @@ void structured_arrays_name_their_columns() {
   }
   CHECK_REFUSED(npy(header("[('a', '<f4'), ('b', '<f4')]", "(2,)"), float32_bytes({1, 2, 3, 4})), "a.npy",
                 "the columns 'a', 'b', expected x, y and z");
-  CHECK_ERROR(error_of(npy(header(flat, "(2,)"), body.bytes()), "a.npy", {{"x", "y", "z"}, false}), "--columns for an array");
+  CHECK_ERROR(error_of(npy(header(flat, "(2,)"), body.bytes()), "a.npy", {{"x", "y", "z"}, false}),
+              "--columns for an array");
 }
 
 void other_shapes_and_types_are_refused() {
@@ -96,14 +103,17 @@ void other_shapes_and_types_are_refused() {
   CHECK_REFUSED(shaped("(4, 300)"), "a.npy", "transpose it");
   CHECK_EQUAL(error_of(shaped("(3, 3)"), "a.npy"), "");
   CHECK_EQUAL(error_of(shaped("(3, 16)"), "a.npy"), "");
-  for (const char* shape : {"()", "(300,)", "(100, 2)", "(20, 5, 3)", "(100, 0)"}) CHECK_REFUSED(shaped(shape), "a.npy", "reshape it");
+  for (const char* shape : {"()", "(300,)", "(100, 2)", "(20, 5, 3)", "(100, 0)"})
+    CHECK_REFUSED(shaped(shape), "a.npy", "reshape it");
   CHECK_REFUSED(shaped("(0, 3)"), "a.npy", "0 points");
-  for (const char* shape : {"(401, 3)", "(18446744073709551615, 3)", "(6148914691236517206, 3)", "(4611686018427387904, 4)"}) {
+  for (const char* shape :
+       {"(401, 3)", "(18446744073709551615, 3)", "(6148914691236517206, 3)", "(4611686018427387904, 4)"}) {
     CHECK_REFUSED(shaped(shape), "a.npy", ", expected ");
   }
-  for (const char* type : {"'|O'", "'<c8'", "'<f16'", "'<M8[ns]'", "'|S4'", "'<U4'", "'|V12'", "'f4'", "'<f3'", "'<i16'", "''",
-                           "'<f99999999999999999999'", "[('x', '|O')]", "3", "[('x',)]", "[]", "[('x', '<f4', (9999999,))]",
-                           "[('x', '|V1152921504606846976')]", "[('x', '<f8', (18446744073709551615, 2))]"}) {
+  for (const char* type :
+       {"'|O'", "'<c8'", "'<f16'", "'<M8[ns]'", "'|S4'", "'<U4'", "'|V12'", "'f4'", "'<f3'", "'<i16'", "''",
+        "'<f99999999999999999999'", "[('x', '|O')]", "3", "[('x',)]", "[]", "[('x', '<f4', (9999999,))]",
+        "[('x', '|V1152921504606846976')]", "[('x', '<f8', (18446744073709551615, 2))]"}) {
     CHECK_REFUSED(npy(header(type, "(2, 3)"), std::string(96, '\0')), "a.npy", ", expected ");
   }
   std::string nested = "'<f4'";
@@ -143,7 +153,8 @@ int main() {
   const std::string plain = npy(header("'<f4'", "(2, 3)"), float32_bytes(kPoints));
   check_cuts(plain, "a.npy");
   check_damage(plain, "a.npy", 3000);
-  check_damage(npy(header("[('pos', '<f4', (3,)), ('w', [('a', '|u1'), ('b', '>i2')])]", "(2,)"), std::string(30, '\1')), "a.npy",
-               4000);
+  check_damage(
+      npy(header("[('pos', '<f4', (3,)), ('w', [('a', '|u1'), ('b', '>i2')])]", "(2,)"), std::string(30, '\1')),
+      "a.npy", 4000);
   return check_report();
 }

@@ -16,7 +16,8 @@ std::string scan(const std::string& size, const std::string& matrix, const std::
 }
 
 void each_scan_is_moved_by_its_matrix() {
-  const std::string file = scan("2\n1", kIdentity, "1 2 3 0.5\n4 5 6 0.25\n") + scan("1\n2", kTurned, "1 2 3 0.75\n0 0 1 1\n");
+  const std::string file =
+      scan("2\n1", kIdentity, "1 2 3 0.5\n4 5 6 0.25\n") + scan("1\n2", kTurned, "1 2 3 0.75\n0 0 1 1\n");
   const Cloud cloud = CHECK_POINTS(file, "a.ptx", {1, 2, 3, 4, 5, 6, 8, 21, 33, 10, 20, 31});
   CHECK((field(cloud, "intensity") == Numbers{0.5, 0.25, 0.75, 1}));
   CHECK_EQUAL(cloud.format, "PTX, 2 scans");
@@ -38,9 +39,11 @@ void other_files_are_refused() {
   CHECK_REFUSED(scan("2\n1", kIdentity, "1 2 3 4\n1 2 3 4 5 6 7\n"), "a.ptx", "line 12: 5 numbers");
   CHECK_REFUSED(scan("2\n1", kIdentity, "1 2 3 4\n1 2 three 4\n"), "a.ptx", "line 12, column 3: 'three'");
   CHECK_REFUSED(scan("2\n1", kIdentity, "1 2 3 4"), "a.ptx", "line 2: 1 points, expected 2; the file is cut short");
-  CHECK_REFUSED(scan("2\n1", "1 0 0 10\n0 1 0 20\n0 0 1 30\n0 0 0 1\n", "1 2 3 4\n"), "a.ptx", "line 7: '1 0 0 10', expected a");
+  CHECK_REFUSED(scan("2\n1", "1 0 0 10\n0 1 0 20\n0 0 1 30\n0 0 0 1\n", "1 2 3 4\n"), "a.ptx",
+                "line 7: '1 0 0 10', expected a");
   CHECK_REFUSED(scan("0\n5", kIdentity, ""), "a.ptx", "0 points");
-  for (const char* size : {"4294967296\n4294967296", "18446744073709551615\n2", "2\n18446744073709551615", "1000\n1000"}) {
+  for (const char* size :
+       {"4294967296\n4294967296", "18446744073709551615\n2", "2\n18446744073709551615", "1000\n1000"}) {
     CHECK_REFUSED(scan(size, kIdentity, "1 2 3 4\n"), "a.ptx", "expected at most 2 points in the rest of the file");
   }
 }

@@ -33,7 +33,8 @@ void errors_begin_with_the_path(const Folder& folder) {
 void columns_are_for_files_that_do_not_name_them() {
   const ReadOptions options{{"x", "y", "z"}, false};
   for (const char* name : {"a.ply", "a.pcd", "a.las", "a.off", "a.obj", "a.stl", "a.ptx"}) {
-    CHECK_ERROR(error_of("1 2 3", name, options), "--columns for the suffix '" + std::string(name).substr(1) + "', expected none");
+    CHECK_ERROR(error_of("1 2 3", name, options),
+                "--columns for the suffix '" + std::string(name).substr(1) + "', expected none");
   }
   CHECK_EQUAL(error_of("1 2 3", "a.txt", options), "");
 }
