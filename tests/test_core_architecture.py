@@ -174,6 +174,13 @@ def test_files_of_an_instruction_set_use_no_standard_library(name):
     assert "std::" not in re.sub(r"std::u?int\d+_t|std::size_t", "", (SOURCE / "kernels" / name).read_text())
 
 
+def test_the_tool_runs_networks_through_the_c_api():
+    tools = CORE / "tools"
+    for path in tools.iterdir():
+        folders = {header.split("/")[0] for header in includes(path)[0] if not (tools / header).is_file()}
+        assert folders <= {"bipointnet.h", "clouds", "format", "scan"}, path.name
+
+
 def test_only_the_binding_knows_nanobind():
     users = [
         f"{folder}/{name}"

@@ -6,7 +6,8 @@
 
 namespace bipointnet::tool {
 
-// `name`, or the files with a known suffix in the folder `name` and its subfolders, sorted; hidden ones are left out.
+// `name`, or the files with a known suffix in the folder `name` and its subfolders, sorted; hidden ones are left out,
+// links are followed, and no folder is visited twice.
 // Throws Error for a folder without such files.
 std::vector<std::string> files_in(const std::string& name);
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #endif
 
+#include "clouds/lines.h"
 #include "format/text.h"
 #include "options.h"
 #include "palette.h"
@@ -26,9 +27,7 @@ namespace fs = std::filesystem;
 using clouds::Cloud;
 
 std::string suffix_of(const std::string& path) {
-  std::string suffix = fs::path(path).extension().string();
-  for (char& c : suffix) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return suffix;
+  return clouds::lowered(fs::path(path).extension().string());
 }
 
 // Little-endian on every machine.

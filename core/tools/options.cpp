@@ -27,7 +27,7 @@ constexpr const char* kHelp =
     "  --labels OUT\n"
     "               write the label of every point of FILE, in the order of the file:\n"
     "               .txt (one per line), .npy (int64) or .ply (points, labels, colors)\n"
-    "  --top K      print the K most probable classes, one per line (default 1)\n"
+    "  --top K      print the K most probable classes (default 1; in JSON 3)\n"
     "  --columns NAMES\n"
     "               the columns of a text or .bin file, like x,y,z,-,red,green,blue;\n"
     "               - ignores a column\n"

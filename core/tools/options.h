@@ -20,10 +20,12 @@ struct Options {
   std::vector<std::string> files;  // files and folders, as the user named them
   std::string category;
   std::string labels;  // where to write the labels of points; empty: nowhere
-  std::size_t top = 1;
+  std::size_t top = 0;  // 0: as many as is usual
   unsigned threads = 1;
   clouds::ReadOptions reading;
   bool json = false, dump = false, help = false, version = false;
+
+  std::size_t most_probable() const { return top > 0 ? top : json ? 3 : 1; }  // the number of classes to print
 };
 
 // Throws Error.

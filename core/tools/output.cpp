@@ -31,9 +31,15 @@ std::string json_string(std::string_view text) {
 }
 
 std::string json_strings(const std::vector<std::string>& texts) {
-  std::string list;
-  for (const std::string& text : texts) list += (list.empty() ? "" : ", ") + json_string(text);
-  return "[" + list + "]";
+  std::vector<std::string> list;
+  for (const std::string& text : texts) list.push_back(json_string(text));
+  return "[" + joined(list, ", ") + "]";
+}
+
+std::string joined(const std::vector<std::string>& texts, const std::string& separator) {
+  std::string all;
+  for (std::size_t i = 0; i < texts.size(); ++i) all += (i == 0 ? "" : separator) + texts[i];
+  return all;
 }
 
 std::string plain(std::string text) {

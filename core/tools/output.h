@@ -12,6 +12,8 @@ std::string json_string(std::string_view text);
 
 std::string json_strings(const std::vector<std::string>& texts);
 
+std::string joined(const std::vector<std::string>& texts, const std::string& separator);
+
 // One line for a terminal, without control characters.
 std::string plain(std::string text);
 

@@ -6,13 +6,17 @@
 #include <filesystem>
 #include <numeric>
 
+#include "clouds/lines.h"
 #include "clouds/read.h"
 #include "label_files.h"
+#include "output.h"
 #include "scan/sample.h"
+#include "unlike.h"
 
 namespace bipointnet::tool {
 namespace {
 
+namespace fs = std::filesystem;
 using clouds::Cloud;
 
 // The `top` most probable classes.
@@ -34,6 +38,19 @@ void require_ok(bipointnet_status status, const std::string& file) {
   if (status != BIPOINTNET_OK) throw Error(file + ": " + bipointnet_error());
 }
 
+double largest_side(const Cloud& cloud) {
+  float extent = 0;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    float low = cloud.points[axis], high = low;
+    for (std::size_t i = axis; i < cloud.points.size(); i += 3) {
+      low = std::min(low, cloud.points[i]);
+      high = std::max(high, cloud.points[i]);
+    }
+    extent = std::max(extent, high - low);
+  }
+  return double{extent};
+}
+
 void classify(const bipointnet_model* model, const Cloud& cloud, const Options& options, Prediction& prediction) {
   const std::size_t wanted = bipointnet_points(model);
   const std::vector<float> points = cloud.faces.empty()
@@ -43,7 +60,11 @@ void classify(const bipointnet_model* model, const Cloud& cloud, const Options& 
   prediction.points = points.size() / 3;
   require_ok(bipointnet_predict(model, points.data(), 1, prediction.points, 0, options.threads, logits.data()),
              prediction.file);
-  prediction.top = guesses_of(model, logits, options.top);
+  prediction.top = guesses_of(model, logits, options.most_probable());
+  const std::vector<std::string> unlike =
+      unlike_training(bipointnet_manifest(model), largest_side(cloud),
+                      cloud.faces.empty() ? cloud.size() : wanted, prediction.top[0].probability);
+  prediction.warnings.insert(prediction.warnings.end(), unlike.begin(), unlike.end());
 }
 
 void label_points(const bipointnet_model* model, const Cloud& cloud, const Options& options, Prediction& prediction) {
@@ -68,27 +89,35 @@ void label_points(const bipointnet_model* model, const Cloud& cloud, const Optio
 
 Model load_model(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    const bool run = std::filesystem::exists(std::filesystem::path(path) / "last.safetensors", ignored);
+  if (fs::is_directory(path, ignored)) {
+    const bool run = fs::exists(fs::path(path) / "last.safetensors", ignored);
     throw Error(path + (run ? ": a run folder, expected a packed model; export it first: bipointnet export " + path +
                                   " -o FILE.bpn"
                             : ": a folder, expected a packed model; name the file"));
   }
   bipointnet_model* model = nullptr;
-  if (bipointnet_load(path.c_str(), &model) != BIPOINTNET_OK) throw Error(bipointnet_error());
+  if (bipointnet_status status = bipointnet_load(path.c_str(), &model); status != BIPOINTNET_OK) {
+    const bool checkpoint =
+        status == BIPOINTNET_ERROR_FORMAT && clouds::lowered(fs::path(path).extension().string()) == ".safetensors";
+    throw Error(bipointnet_error() + (checkpoint ? "; if it is a checkpoint, export it first: bipointnet export " +
+                                                       path + " -o FILE.bpn"
+                                                 : std::string()));
+  }
   return Model(model, bipointnet_free);
 }
 
 int category_index(const bipointnet_model* model, const Options& options) {
-  const std::size_t count = bipointnet_categories(model);
-  std::string names;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (options.category == bipointnet_category_name(model, i)) return static_cast<int>(i);
-    names += (i == 0 ? "" : ", ") + std::string(bipointnet_category_name(model, i));
+  std::vector<std::string> names;
+  std::vector<int> alike;  // but for upper and lower case
+  for (std::size_t i = 0; i < bipointnet_categories(model); ++i) {
+    names.emplace_back(bipointnet_category_name(model, i));
+    if (options.category == names.back()) return static_cast<int>(i);
+    if (clouds::lowered(options.category) == clouds::lowered(names.back())) alike.push_back(static_cast<int>(i));
   }
-  if (count > 0) {
+  if (alike.size() == 1) return alike[0];
+  if (!names.empty()) {
     const std::string found = options.category.empty() ? "not given" : "'" + options.category + "'";
-    throw Error("--category is " + found + ", expected one of " + names);
+    throw Error("--category is " + found + ", expected one of " + joined(names, ", "));
   }
   if (!options.category.empty()) throw Error("--category is given, expected none: the model has no category input");
   return -1;
@@ -109,7 +138,7 @@ Prediction predict_file(const bipointnet_model* model, const std::string& file, 
     if (cloud.dropped > 0) {
       prediction.warnings.push_back(std::to_string(cloud.dropped) + " of " +
                                     std::to_string(cloud.dropped + cloud.size()) +
-                                    " points have a NaN or infinite coordinate and were dropped");
+                                    " points have no finite coordinates and were left out");
     }
     prediction.warnings.insert(prediction.warnings.end(), cloud.notes.begin(), cloud.notes.end());
     if (bipointnet_segments(model) != 0) {

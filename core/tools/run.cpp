@@ -4,6 +4,7 @@
 //   files        files and folders that the user names
 //   predict      one file -> its prediction
 //   label_files  labels of points as .txt, .npy, .ply
+//   unlike       warnings for a cloud that is unlike the training data
 //   output       text for terminals and JSON
 #include <algorithm>
 #include <cstdio>
@@ -127,7 +128,10 @@ int predict_all(const Options& options) {
   int code = 0;
   std::string json;
   const auto report = [&](const Prediction& prediction) {
-    for (const std::string& warning : prediction.warnings) complain("warning", prediction.file + ": " + warning);
+    if (!prediction.warnings.empty()) {
+      const std::string name = prediction.file == "-" ? "standard input" : prediction.file;
+      complain("warning", name + ": " + joined(prediction.warnings, "; "));
+    }
     if (!prediction.error.empty()) {
       complain("error", prediction.error);
       code = kExitError;

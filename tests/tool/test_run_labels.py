@@ -91,6 +91,12 @@ def test_objects_get_the_labels_of_python(points: int, run_tool: Path, tmp_path:
         assert np.array_equal(found, bipointnet.label(model, cloud, category=category))
 
 
+def test_the_case_of_a_category_does_not_matter(run_tool: Path, tmp_path: Path):
+    file = write_xyz(tmp_path / "a.xyz", scan(70, 0).points)
+    one, other = (answers(run_tool, PARTS, file, "--category", name) for name in ("chair", "CHAIR"))
+    assert one == other
+
+
 def test_labels_as_text_npy_and_ply_agree(run_tool: Path, tmp_path: Path):
     cloud = scan(500, 0)
     file = write_xyz(tmp_path / "scan.xyz", cloud.points, cloud.colors)
@@ -141,7 +147,7 @@ def test_dropped_points_have_the_label_minus_one(run_tool: Path, tmp_path: Path)
         done = call(run_tool, ROOMS, file, "--labels", tmp_path / name)
         assert done.returncode == 0
         assert done.stderr.splitlines() == [
-            f"warning: {file}: 3 of 100 points have a NaN or infinite coordinate and were dropped"
+            f"warning: {file}: 3 of 100 points have no finite coordinates and were left out"
         ]
         found = np.load(tmp_path / name) if name == "a.npy" else np.loadtxt(tmp_path / name, dtype=int)
         assert np.array_equal(found, expected)
