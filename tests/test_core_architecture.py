@@ -50,8 +50,12 @@ FILES = {
     "format": {
         "bits.cpp",
         "bits.h",
+        "checksum.cpp",
+        "checksum.h",
         "fields.cpp",
         "fields.h",
+        "file.cpp",
+        "file.h",
         "format.cpp",
         "json.cpp",
         "json.h",

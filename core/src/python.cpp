@@ -14,6 +14,7 @@
 #include "engine/delta.h"
 #include "engine/model.h"
 #include "format/bits.h"
+#include "format/file.h"
 #include "kernels/dispatch.h"
 
 namespace nb = nanobind;
@@ -54,7 +55,7 @@ void require_channels(const Model& model, std::size_t channels) {
 nb::object predict(const Model& model, Batch points, bool raw, unsigned threads, int category) {
   require_channels(model, points.shape(2));
   const std::size_t clouds = points.shape(0), count = points.shape(1), classes = model.network().classes.size();
-  auto logits = std::make_unique<float[]>(clouds * model.logits(count));
+  auto logits = std::make_unique<float[]>(model.logits(clouds, count));
   {
     nb::gil_scoped_release unlocked;
     model.predict(points.data(), clouds, count, raw, threads, category, logits.get());
@@ -159,11 +160,21 @@ void load(Model* self, nb::bytes data, const std::optional<std::string>& isa) {
                    bipointnet::find_kernels(isa.value_or("")));
 }
 
+nb::bytes read_packed_file(const std::string& path) {
+  std::vector<std::uint8_t> bytes;
+  {
+    nb::gil_scoped_release unlocked;
+    bytes = bipointnet::read_packed_file(path);
+  }
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
 }  // namespace
 
 NB_MODULE(_core, module) {
   module.doc() = "The compiled core of bipointnet.";
   nb::exception<bipointnet::FormatError>(module, "FormatError", PyExc_ValueError);
+  nb::exception<bipointnet::FileError>(module, "FileError", PyExc_OSError);
   nb::exception<bipointnet::InputError>(module, "InputError", PyExc_ValueError);
   nb::exception<bipointnet::IsaError>(module, "IsaError", PyExc_ValueError);
   nb::exception<bipointnet::clouds::CloudError>(module, "CloudError", PyExc_ValueError);
@@ -190,6 +201,10 @@ NB_MODULE(_core, module) {
   module.def(
       "default_isa", [] { return std::string(bipointnet::find_kernels().name); },
       "The default instruction set: BIPOINTNET_ISA, or the best one.");
+  module.def(
+      "read_packed_file", [](nb::bytes path) { return read_packed_file({path.c_str(), path.size()}); }, nb::arg("path"),
+      "The bytes of a packed model, given its path as bytes (`os.fsencode`). The header is checked first: after a wrong\n"
+      "one nothing else is read.");
   nb::class_<Model>(module, "Model", "A packed model that is ready to run.")
       .def("__init__", &load, nb::arg("data"), nb::arg("isa") = nb::none())
       .def_prop_ro("manifest", [](const Model& model) { return model.network().manifest; })

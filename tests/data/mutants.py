@@ -192,7 +192,8 @@ def main(kind: str, first: str, last: str) -> None:
     _sources(kind)
     next(failures(kind, 0, 1))  # what is imported does not count
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY,) * 2)
+    most = pages * resource.getpagesize() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     for line in failures(kind, int(first), int(last)):
         print(line, flush=True)
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from awkward_files import PACKED, compressed, f4, npy, pcd, rows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-
-from awkward_files import PACKED, compressed, f4, npy, pcd, rows
 
 from bipointnet.data import clouds, library_files
 from bipointnet.data.clouds import read
@@ -53,9 +52,7 @@ def test_import_is_cheap() -> None:
         elements=st.floats(-1e6, 1e6, allow_subnormal=False),
     ),
     st.sampled_from([" ", "  ", "\t", ",", ", ", ";", " ; "]),
-    st.sampled_from(
-        ["", "# made by hand\n", "// X Y Z\n", "\n\n", "x y z\n", "x,y,z\n", "COUNT\n", "COUNT\nx;y;z\n"]
-    ),
+    st.sampled_from(["", "# made by hand\n", "// X Y Z\n", "\n\n", "x y z\n", "x,y,z\n", "COUNT\n", "COUNT\nx;y;z\n"]),
     st.integers(0, 4),
     st.sampled_from(["\n", "\r\n"]),
     st.sampled_from([".xyz", ".txt", ".csv", ".pts"]),
@@ -153,7 +150,9 @@ def test_points_without_a_return_are_left_out_or_refused(tmp_path: Path) -> None
     assert cloud.kept is not None
     assert cloud.kept.tolist() == [0, 3]
     assert clouds.dropped_note(cloud, path) == f"{path}: 2 of 4 points have no finite coordinates and were left out"
-    sentence = "2 of 4 points with a NaN or infinite coordinate, the first is point 1 (counted from 0), expected none because"
+    sentence = (
+        "2 of 4 points with a NaN or infinite coordinate, the first is point 1 (counted from 0), expected none because"
+    )
     assert sentence in error_of(path, strict=True)
 
 
@@ -170,7 +169,7 @@ def test_columns_are_not_for_files_that_name_theirs(tmp_path: Path) -> None:
 def test_the_suffixes_are_those_of_the_core() -> None:
     from bipointnet import _core
 
-    assert clouds.SUFFIXES == (*_core.cloud_suffixes().split(), *library_files.SUFFIXES)
+    assert (*_core.cloud_suffixes().split(), *library_files.SUFFIXES) == clouds.SUFFIXES
 
 
 def error_of(path: Path, **options: Any) -> str:
@@ -315,9 +314,7 @@ def test_las_header_with_absurd_counts(tmp_path: Path, suffix: str, offset: int)
     assert "copy" in sentence
 
 
-@pytest.mark.parametrize(
-    ("suffix", "package", "extra"), [("laz", "lazrs", "laz"), ("e57", "pye57", "e57")]
-)
+@pytest.mark.parametrize(("suffix", "package", "extra"), [("laz", "lazrs", "laz"), ("e57", "pye57", "e57")])
 def test_missing_package_names_its_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, package: str, extra: str
 ) -> None:
@@ -337,14 +334,22 @@ def test_missing_package_names_its_extra(
         ("a.docx", "x", f"unknown suffix '.docx'; expected one of {' '.join(clouds.SUFFIXES)}"),
         ("a.ply", "", "the file is empty"),
         ("short.ply", PLY + "end_header\n0 0 0\n", "cut short after 1 of element 'vertex', expected 3"),
-        ("faces.ply", PLY + PLY_FACE.replace("1", "2") + "end_header\n" + TRIANGLE + "3 0 1 2\n", "cut short after 1 of element 'face', expected 2"),
+        (
+            "faces.ply",
+            PLY + PLY_FACE.replace("1", "2") + "end_header\n" + TRIANGLE + "3 0 1 2\n",
+            "cut short after 1 of element 'face', expected 2",
+        ),
         ("none.ply", PLY.replace("x 3", "x 0") + "end_header\n", "0 points"),
         (
             "nan.ply",
             PLY + PLY_FACE + "end_header\n0 0 0\n0 0 0\n0 nan 0\n3 0 1 2\n",
             "1 of 3 points with a NaN or infinite coordinate, the first is point 2",
         ),
-        ("range.ply", PLY + PLY_FACE + "end_header\n" + TRIANGLE + "3 0 1 9\n", "triangle 0: the vertex 9, expected 0 to 2"),
+        (
+            "range.ply",
+            PLY + PLY_FACE + "end_header\n" + TRIANGLE + "3 0 1 9\n",
+            "triangle 0: the vertex 9, expected 0 to 2",
+        ),
         ("flat.ply", PLY + PLY_FACE + "end_header\n" + TRIANGLE + "3 0 1 1\n", "1 triangles without an area"),
         ("a.off", "OFX\n3 1 0\n" + TRIANGLE + "3 0 1 2\n", "begins with 'OFX', expected OFF"),
         ("cut.off", "OFF\n3 1 0\n0 0 0\n", "cut short after 1 vertices, expected 3"),

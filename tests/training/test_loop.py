@@ -18,6 +18,7 @@ import torch
 
 from bipointnet.config import CHOICES, Config
 from bipointnet.data.dataset import PointClouds
+from bipointnet.data.summary import Summary
 from bipointnet.errors import UserError
 from bipointnet.evaluation.networks import evaluate
 from bipointnet.models import checkpoint
@@ -361,12 +362,29 @@ def test_a_single_class_is_refused(tiny, tmp_path):
 
 
 def test_the_held_out_files_and_the_data_path_are_recorded(tiny, tmp_path):
-    data = dataclasses.replace(tiny, held_out=("ball/1.npy", "stick/7.npy"))
+    held_out, trained_on = ("ball/1.npy", "stick/7.npy"), (("ball/2.npy", "00ff"),)
+    summary = Summary("my/clouds", "CLASS/*", (), held_out=held_out)
+    data = dataclasses.replace(tiny, held_out=held_out, trained_on=trained_on, summary=summary)
     figures = train(dataclasses.replace(QUICK, epochs=1), data, tmp_path, data_path="my/clouds")
     assert figures["held_out"] == ["ball/1.npy", "stick/7.npy"]
     assert figures["data_path"] == "my/clouds"
     for name in ("last", "best", "resume"):
-        assert checkpoint.load(tmp_path / f"{name}.safetensors")[1]["held_out"] == ["ball/1.npy", "stick/7.npy"]
+        facts = checkpoint.load(tmp_path / f"{name}.safetensors")[1]
+        assert facts["held_out"] == ["ball/1.npy", "stick/7.npy"]
+        assert facts["trained_on"] == [["ball/2.npy", "00ff"]]
+    assert json.loads((tmp_path / "data.json").read_text())["held_out"] == ["ball/1.npy", "stick/7.npy"]
+
+
+def test_a_run_resumes_with_the_files_it_was_started_with(tiny, tmp_path):
+    """A file that was added may move another one from the test to the training."""
+    files = (("ball/1.npy", "01"), ("ball/2.npy", "02"))
+    train(dataclasses.replace(QUICK, epochs=1), dataclasses.replace(tiny, trained_on=files), tmp_path)
+    changed = dataclasses.replace(tiny, trained_on=(files[0], ("ball/3.npy", "03")))
+    with pytest.raises(UserError, match=r"1 are new or edited, 1 are gone, the first is ball/2\.npy"):
+        train(dataclasses.replace(QUICK, epochs=1), changed, tmp_path, resume=True)
+    train(
+        dataclasses.replace(QUICK, epochs=1), dataclasses.replace(tiny, trained_on=files[::-1]), tmp_path, resume=True
+    )
 
 
 def test_progress_is_reported_after_every_step_and_epoch(tiny, tmp_path):

@@ -6,6 +6,7 @@
 //   columns.h  the roles of columns by their names
 //   finish.h   Parsed -> Cloud: float32, colors, points without a return
 //   lines.h    lines, words and numbers of text; fields.h: the fields of a line; scalars.h: numbers of binary files
+//   polygons.h faces of any polygon -> triangles
 #pragma once
 
 #include <array>

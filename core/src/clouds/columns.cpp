@@ -52,25 +52,37 @@ std::string plain_name(std::string_view name) {
   return lowered(name);
 }
 
+// The columns of one notation and the name that two of its columns have, if any.
+struct Match {
+  Triple columns{};
+  std::string twice;
+};
+
 template <std::size_t count>
-std::optional<Triple> columns_of(const std::vector<std::string>& names, const Notation (&notations)[count]) {
+std::optional<Match> match_of(const std::vector<std::string>& names, const Notation (&notations)[count]) {
   std::vector<std::string> plain;
   for (const std::string& name : names) plain.push_back(plain_name(name));
   for (const Notation& notation : notations) {
-    Triple found{};
+    Match match;
     bool complete = true;
     for (std::size_t i = 0; i < 3 && complete; ++i) {
       const auto first = std::find(plain.begin(), plain.end(), notation[i]);
       complete = first != plain.end();
       if (!complete) break;
-      if (std::find(first + 1, plain.end(), notation[i]) != plain.end()) {
-        refuse("", "two columns with the name " + excerpt(*first), "one");
-      }
-      found[i] = static_cast<std::size_t>(first - plain.begin());
+      if (std::find(first + 1, plain.end(), notation[i]) != plain.end()) match.twice = notation[i];
+      match.columns[i] = static_cast<std::size_t>(first - plain.begin());
     }
-    if (complete) return found;
+    if (complete) return match;
   }
   return std::nullopt;
+}
+
+template <std::size_t count>
+std::optional<Triple> columns_of(const std::vector<std::string>& names, const Notation (&notations)[count]) {
+  const std::optional<Match> match = match_of(names, notations);
+  if (!match) return std::nullopt;
+  if (!match->twice.empty()) refuse("", "two columns with the name " + excerpt(match->twice), "one");
+  return match->columns;
 }
 
 // Only 0 and 1 may be anything, and negative numbers may be normals.
@@ -109,6 +121,11 @@ void set_names(std::vector<Column>& columns, std::size_t first, const Notation& 
 
 std::optional<Triple> coordinate_columns(const std::vector<std::string>& names) {
   return columns_of(names, kCoordinates);
+}
+
+bool names_coordinates_once(const std::vector<std::string>& names) {
+  const std::optional<Match> match = match_of(names, kCoordinates);
+  return match && match->twice.empty();
 }
 
 std::optional<Triple> color_columns(const std::vector<std::string>& names) { return columns_of(names, kColors); }

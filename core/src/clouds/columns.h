@@ -18,7 +18,10 @@ using Triple = std::array<std::size_t, 3>;
 // CloudError if two columns have the same role.
 std::optional<Triple> coordinate_columns(const std::vector<std::string>& names);
 
-// Likewise red, green and blue: "red", "r", "diffuse_red", "Rf", "scalar_R".
+// Whether coordinate_columns() returns columns. It never throws: a comment is no error.
+bool names_coordinates_once(const std::vector<std::string>& names);
+
+// The columns of red, green and blue: "red", "r", "diffuse_red", "Rf", "scalar_R".
 std::optional<Triple> color_columns(const std::vector<std::string>& names);
 
 // Names the columns of a file that names none: x, y, z, and where they follow, colors, normals or the intensity. Colors

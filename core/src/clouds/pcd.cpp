@@ -104,10 +104,11 @@ std::vector<Field> fields_of(const Entries& entries) {
   for (std::size_t i = 0; i < entries.fields.size(); ++i) {
     const std::string name = lowered(entries.fields[i]);
     const bool padding = name == "_";
-    const std::optional<std::uint64_t> count = entries.count.empty() ? 1 : whole_number(entries.count[i]);
+    const std::string_view written = entries.count.empty() ? "1" : entries.count[i];
+    const std::optional<std::uint64_t> count = whole_number(written);
     columns += count ? std::min(*count, kMaxColumns + 1) : 0;
     if (!count || *count == 0 || columns > kMaxColumns) {
-      refuse("the field " + excerpt(entries.fields[i]), "COUNT " + excerpt(entries.count[i]),
+      refuse("the field " + excerpt(entries.fields[i]), "COUNT " + excerpt(written),
              "1 or more, and at most " + text_of(kMaxColumns) + " numbers per point");
     }
     const Scalar type = type_of(entries, i, padding);

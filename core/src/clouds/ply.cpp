@@ -144,7 +144,7 @@ class Target {
            (property.name == "vertex_indices" || property.name == "vertex_index");
   }
 
-  // `most` is a bound on the number of items that the file can hold.
+  // `most` is a bound on the number of vertices or triangles that the file can hold.
   void reserve(std::uint64_t most) {
     const auto count = static_cast<std::size_t>(std::min(most, element_.count));
     if (is_vertices()) {
@@ -218,16 +218,17 @@ class BinaryBody {
   std::string_view rest() const { return rest_; }
 
   void read(const Element& element, Target& target) {
-    std::size_t least_bytes = 0;
+    std::size_t least_bytes = 0, triangle_bytes = 0;
     bool lists = false;
     for (const Property& property : element.properties) {
       least_bytes += property.length ? property.length->size : property.type.size;
+      triangle_bytes += target.is_corners(property) ? 3 * property.type.size : 0;
       lists = lists || property.length;
     }
     if (least_bytes == 0) return;  // no properties, so no bytes
     const std::size_t most = rest_.size() / least_bytes;
     if (!lists && element.count > most) refuse_cut(most, "of " + element.what(), element.count);
-    target.reserve(most);
+    target.reserve(rest_.size() / (least_bytes + triangle_bytes));
     if (lists) {
       for (std::uint64_t i = 0; i < element.count; ++i) read_item(element, target, i);
     } else {
@@ -287,7 +288,8 @@ class TextBody {
   void read(const Element& element, Target& target) {
     if (element.properties.empty()) return;  // no properties, so no lines
     // At least a character and a separator per property; the end of the last line may be missing.
-    target.reserve((lines_.rest().size() + 1) / (2 * element.properties.size()));
+    const std::size_t words = element.properties.size() + (target.is_vertices() ? 0 : 3);
+    target.reserve((lines_.rest().size() + 1) / (2 * words));
     for (std::uint64_t i = 0; i < element.count; ++i) {
       do {
         if (!lines_.next(line_)) refuse_cut(i, "of " + element.what(), element.count);

@@ -42,6 +42,12 @@ Parsed parse_binary(std::string_view bytes) {
   }
   const std::uint64_t declared = declared_triangles(bytes);
   const std::size_t most = (bytes.size() - kHeaderBytes) / kTriangleBytes;
+  // The number of triangles is text only in files of over 6 GB.
+  const std::string_view start = bytes.substr(0, kHeaderBytes);
+  const auto printable = [](char c) { return (c >= ' ' && c < 0x7F) || c == '\n' || is_blank(c); };
+  if (declared > most && std::all_of(start.begin(), start.end(), printable)) {
+    refuse("", "a file that begins with " + excerpt(trimmed(start)), "STL; check that its suffix is right");
+  }
   if (declared > most) refuse_cut(most, "triangles", declared);
   const auto triangles = static_cast<std::size_t>(declared);
   Parsed parsed{"STL, binary", axes(3 * triangles), std::vector<std::int64_t>(3 * triangles), {}};

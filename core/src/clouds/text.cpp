@@ -102,11 +102,7 @@ class TextReader {
     }
     if (fields_.size() < 3) return;
     std::vector<std::string> names = names_in(fields_);
-    try {
-      if (!coordinate_columns(names)) return;
-    } catch (const CloudError&) {  // x occurs twice: prose
-      return;
-    }
+    if (!names_coordinates_once(names)) return;
     if (comments_.size() == most) comments_.erase(comments_.begin());
     comments_.push_back({lines_.where(), std::move(names)});
   }

@@ -50,7 +50,7 @@ struct Job {
 
   // The logits of `clouds` clouds.
   void predict(const std::vector<float>& channels, std::size_t clouds, std::vector<float>& logits) const {
-    logits.resize(clouds * model.logits(points));
+    logits.resize(model.logits(clouds, points));
     model.predict(channels.data(), clouds, points, false, threads, category, logits.data());
   }
 };

@@ -42,6 +42,9 @@ void a_role_that_occurs_twice_is_refused() {
   CHECK_ERROR(error_of([] { coordinate_columns({"x", "y", "z", "X"}); }),
               "two columns with the name 'x', expected one");
   CHECK((*coordinate_columns({"id", "id", "x", "y", "z"}) == Triple{2, 3, 4}));
+  CHECK(!coordinate_columns({"x", "x", "y"}) && !color_columns({"r", "r", "range"}));
+  CHECK(names_coordinates_once({"id", "x", "y", "z"}));
+  CHECK(!names_coordinates_once({"x", "y", "z", "X"}) && !names_coordinates_once({"x", "y"}));
 }
 
 void long_lists_are_cut() {

@@ -219,6 +219,9 @@ void hostile_headers_are_refused() {
       CHECK_ERROR(refused(header(lines, data) + body), "the field 'a': COUNT '");
     }
   }
+  std::string many = "FIELDS x y z";
+  for (int i = 0; i < 65534; ++i) many += " a";
+  CHECK_ERROR(refused(many + "\nWIDTH 1\nDATA binary\n" + body), "the field 'a': COUNT '1', expected 1 or more, and");
   for (const char* points : {"3", "4294967298", "1537228672809129303", "6148914691236517206", "18446744073709551615"}) {
     const std::string cut = std::string("the file is cut short after 2 points, expected ") + points;
     CHECK_ERROR(refused(header(fields(points), "binary") + body), cut);

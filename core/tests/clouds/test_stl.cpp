@@ -70,6 +70,7 @@ void polygons_and_single_lines() {
 void other_files_are_refused() {
   const auto refused = [](const std::string& bytes) { return error_of(bytes, "a.stl"); };
   CHECK_ERROR(refused("something"), "9 bytes, expected 'solid' or at least 84 bytes as in STL files");
+  CHECK_ERROR(refused("# made up\n" + std::string(100, 'v')), "begins with '# made up?vvv");
   CHECK_ERROR(refused(binary("", 3)), "the file is cut short after 2 triangles, expected 3");
   CHECK_ERROR(refused(binary("solid", 4294967295)), "the file is cut short after 2 triangles, expected 4294967295");
   CHECK_ERROR(refused(binary("", 0).substr(0, 84)), "0 points");

@@ -186,7 +186,7 @@ void a_bad_line_is_named() {
   CHECK_REFUSED("1 2 " + std::string(100000, '7'), "a.txt", "no point with finite coordinates");
   CHECK_REFUSED("1 2 " + std::string(100000, 'x'), "a.txt", "line 1: '1 2 xxxx");
   CHECK_REFUSED(repeated("1 ", 5000), "a.txt", "more than 1000 columns");
-  CHECK_REFUSED(repeated("x,", 5000) + "y,z\n1,2,3\n", "a.txt", "two columns");
+  CHECK_REFUSED(repeated("x,", 5000) + "y,z\n1,2,3\n", "a.txt", "the columns 'x', 'x'");
   CHECK_REFUSED("1 2 1e39\n", "a.txt", "coordinates too large for float32");
   for (const char* number : {"0x1p3", "1e", ".", "--1", "1.2.3", "1f", "1_000", "e5", "\x1b[2J"}) {
     CHECK_REFUSED("1 2 3\n4 5 " + std::string(number) + "\n", "a.txt", "line 2, column 3");

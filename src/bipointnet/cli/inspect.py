@@ -52,10 +52,8 @@ def _inspect_cloud(file: Path, columns: tuple[str, ...], strict: bool, as_json: 
         print_json({"file": str(file), **facts})
         return
     faces = f", {facts['faces']:,} triangles" if facts["faces"] else ""
-    table = empty_table(
-        plain(f"{file.name}: {facts['format']}, {facts['points']:,} points{faces}"),
-        {"column": "left", "least": "right", "largest": "right"},
-    )
+    print_line(plain(f"{file.name}: {facts['format']}, {_points(facts['points'])}{faces}"))
+    table = empty_table("", {"column": "left", "least": "right", "largest": "right"})
     for name, ends in facts["ranges"].items():
         table.add_row(plain(name), *(["no number"] * 2 if ends is None else [f"{end:.6g}" for end in ends]))
     out.print(table)
@@ -66,16 +64,21 @@ def _inspect_cloud(file: Path, columns: tuple[str, ...], strict: bool, as_json: 
         print_line(f"Spacing: {facts['spacing']:.4g} to the nearest point in the median")
     print_line(f"Up axis: {facts['up']['value'] or 'not known'} ({facts['up']['reason']})")
     if facts["dropped"]:
-        print_line(f"Left out: {facts['dropped']:,} points without finite coordinates")
+        print_line(f"Left out: {_points(facts['dropped'])} without finite coordinates")
     for note in facts["notes"]:
         print_line(plain(f"Note: {note}"))
     print_line(f"Use: {facts['use']}")
 
 
+def _points(count: int) -> str:
+    return f"{count:,} point{'' if count == 1 else 's'}"
+
+
 def _unit(guess: dict[str, Any]) -> str:
     if guess["value"] is None:
         return f" (unit not known: {guess['reason']})"
-    return f" (a guess: {guess['value']}, as {guess['reason']})"
+    sure = "" if guess["certain"] else "a guess: "
+    return f" ({sure}{guess['value']}, as {guess['reason']})"
 
 
 def _inspect_model(model: Path, as_json: bool) -> None:

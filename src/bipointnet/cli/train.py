@@ -12,6 +12,7 @@ import typer
 from bipointnet.cli.common import (
     AS_JSON,
     DATA,
+    SKIP_BAD,
     empty_table,
     epoch_bar,
     epoch_progress,
@@ -19,6 +20,7 @@ from bipointnet.cli.common import (
     plain,
     print_json,
     print_line,
+    print_summary,
 )
 from bipointnet.config import Config, from_mapping, read_toml
 from bipointnet.errors import UserError
@@ -76,13 +78,15 @@ def train(
     folder: Path | None = typer.Option(None, "-o", "--out", help="Run folder (default: a new one in runs/)."),
     resume: bool = typer.Option(False, "--resume", help="Continue an interrupted run in the run folder."),
     init: Path | None = typer.Option(None, "--init", help="Start from the weights of another run, where they fit."),
+    skip_bad: bool = SKIP_BAD,
     as_json: bool = AS_JSON,
     **given: Any,
 ) -> None:
     """Train a network on DATA.
 
     DATA is `shapes` or `rooms` (both built in), a folder in a known layout
-    (ModelNet40, ShapeNet Part, S3DIS), or a folder with one subfolder per class.
+    (ModelNet40, ScanObjectNN, ShapeNet Part, S3DIS), a folder with one subfolder
+    per class, or a manifest (CSV or JSON).
 
     Options override the TOML file, which overrides the paper's recipe.
     `--category each` and `--fold each` train one network per category or fold.
@@ -94,11 +98,13 @@ def train(
     settings = from_mapping(f"{config} and the options" if config else "options", values)
     each = "each" in (settings.category, settings.fold)
     _check_init(init, each)
+    if skip_bad and each:
+        raise UserError("--skip-bad is for files of your own; found it with `each`; leave one of the two out")
     require("training", "torch", "safetensors")
     if each:
         _train_each(settings, data, folder, resume, as_json)
     else:
-        _train_one(settings, data, folder, resume, init, as_json)
+        _train_one(settings, data, folder, resume, init, skip_bad, as_json)
 
 
 def _check_init(init: Path | None, each: bool) -> None:
@@ -111,11 +117,11 @@ def _check_init(init: Path | None, each: bool) -> None:
 
 
 def _train_one(
-    settings: Config, data: str, folder: Path | None, resume: bool, init: Path | None, as_json: bool
+    settings: Config, data: str, folder: Path | None, resume: bool, init: Path | None, skip_bad: bool, as_json: bool
 ) -> None:
     from bipointnet.data import open_dataset
 
-    clouds = open_dataset(data, settings.points, fold=settings.fold)
+    clouds = open_dataset(data, settings.points, fold=settings.fold, skip_bad=skip_bad)
     clouds = clouds.only(settings.category) if settings.category else clouds
     folder = folder or _default_folder(clouds.name, settings)
     from bipointnet.training.loop import train as run_training
@@ -123,7 +129,14 @@ def _train_one(
     with epoch_bar() as bars:
         on_progress = epoch_progress(bars, " ".join(_network(settings)), settings.epochs)
         figures = run_training(
-            settings, clouds, folder, resume=resume, init=init, data_path=data, on_progress=on_progress
+            settings,
+            clouds,
+            folder,
+            resume=resume,
+            init=init,
+            data_path=data,
+            on_start=lambda: print_summary(clouds),
+            on_progress=on_progress,
         )
     if figures["last_oa"] is None:  # one of several processes that torchrun started; the first one evaluates
         return
@@ -153,6 +166,8 @@ def _train_each(settings: Config, data: str, folder: Path | None, resume: bool, 
     from bipointnet.data import fold_names, open_dataset
 
     clouds = open_dataset(data, settings.points) if settings.category else None
+    if clouds is not None:
+        print_summary(clouds)
     folds = [] if settings.category else fold_names(data)
     if clouds is None and not folds:
         raise UserError(f"{data}: has no folds; expected S3DIS; leave --fold out")

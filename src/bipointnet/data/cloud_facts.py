@@ -14,10 +14,14 @@ _UP = {"glTF": "y", "LAS": "z", "LAZ": "z", "E57": "z", "PTX": "z"}
 
 
 class Guess(NamedTuple):
-    """A guess and its reason, for people; value: None if there is no sound rule for this cloud."""
+    """A guess and its reason, for people.
+
+    value: None if there is no sound rule for this cloud. certain: whether the format defines it.
+    """
 
     value: str | None
     reason: str
+    certain: bool = False
 
 
 def inspect_cloud(path: Path, *, columns: tuple[str, ...] = (), strict: bool = False) -> dict[str, Any]:
@@ -88,7 +92,7 @@ def guess_unit(cloud: Cloud, extent: np.ndarray) -> Guess:
     """
     size = float(extent.max())
     if cloud.format.startswith("glTF"):
-        return Guess("meters", "glTF defines it")
+        return Guess("meters", "glTF defines it", certain=True)
     if size == 0:
         return Guess(None, "all points are in one place")
     if any(cloud.origin):

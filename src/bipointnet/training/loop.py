@@ -8,7 +8,7 @@ generator state. run_folder.py lists the files of a run.
 import dataclasses
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from bipointnet.training.run_folder import (
     copy_weights,
     load_state,
     open_tensorboard,
+    require_same_files,
     save_state,
     write_csv,
     write_json,
@@ -120,6 +121,7 @@ class Run:
             "config": dataclasses.asdict(self.config),
             "data": self.data.name,
             "held_out": list(self.data.held_out),
+            "trained_on": list(self.data.trained_on),
             "classes": list(self.task.classes),
             "categories": list(self.task.categories),
             "parts": self.data.parts if self.task.categories else (),
@@ -205,6 +207,7 @@ class Run:
     def resume(self, path: Path) -> None:
         """Continue where `save` stopped, in a run of the same configuration."""
         facts = load_state(path, self.model, self.optimizer, self.config)
+        require_same_files(path.parent, facts["trained_on"], self.data)
         self.history, self.best = facts["history"], facts["best"]
 
 
@@ -245,6 +248,7 @@ def train(
     resume: bool = False,
     init: Path | None = None,
     data_path: str | None = None,
+    on_start: Callable[[], None] = lambda: None,
     on_progress: OnProgress = ignore,
 ) -> dict[str, Any]:
     """Train a network on `data` into the run folder `folder`; returns the content of its result.json.
@@ -256,6 +260,7 @@ def train(
         resume: continue an interrupted run in `folder`; start one if there is none.
         init: a run folder or checkpoint whose weights to start from, as far as they fit.
         data_path: the path of the data, only to be named in result.json.
+        on_start: called once, by the first process, after all checks and before the first epoch.
         on_progress: called after every step and at the end of every epoch.
 
     Example:
@@ -292,6 +297,9 @@ def train(
             run.warm_up()
         if workers.is_first:
             write_json(folder / "config.json", dataclasses.asdict(config))
+            if data.summary:
+                write_json(folder / "data.json", data.summary.as_json())
+            on_start()
         seconds = fit(run, folder, on_progress)
         figures = result(run, seconds, data_path)
         if workers.is_first:
