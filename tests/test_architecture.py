@@ -23,9 +23,9 @@ MODULES = {
     "analysis": "__init__ figures runs study theory",
     "cli": "__init__ analyze bench common demo eval export inspect predict segment train verify",
     "convert": "__init__ binarize graph layers record report trace",
-    "data": "__init__ blocks cache clouds dataset folder furniture generated listing manifest mesh_files modelnet "
-    "normalize objects own parsed published reading rooms s3dis scan_files scanobjectnn shapenet_part shapes solids "
-    "summary text_files",
+    "data": "__init__ blocks cache child_process cloud_facts clouds dataset folder furniture generated gltf_files "
+    "library_files listing manifest modelnet normalize objects own parsed published reading rooms s3dis scan_libraries "
+    "scanobjectnn shapenet_part shapes shuffle solids summary",
     "evaluation": "__init__ bench_torch evaluate from_file inputs inspection metrics model_file networks predictor "
     "probe segmentation unlike verify_torch",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "extras": "errors",
     "files": "",
     "config": "errors",
-    "data": "errors extras files",
+    "data": "_core errors extras files",
     "nn": "delta errors",
     "models": "config errors files nn",
     "convert": "errors nn",

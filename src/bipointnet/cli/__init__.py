@@ -31,7 +31,7 @@ COMMANDS = {
     "predict": predict.predict,
     "segment": segment.segment,
     "export": export.export,
-    "inspect": inspect.inspect_model,
+    "inspect": inspect.inspect,
     "verify": verify.verify,
     "bench": bench.bench,
     "analyze": analyze.analyze,

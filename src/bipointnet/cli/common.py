@@ -51,6 +51,13 @@ MODEL_OPTION = typer.Option(
     None, "-m", "--model", readable=False, help="Packed model, run folder (its last epoch) or checkpoint. Required."
 )
 PACKED = typer.Argument(metavar="FILE", readable=False, help="Packed model, as `bipointnet export` writes it.")
+COLUMNS = typer.Option(
+    None,
+    "--columns",
+    metavar="NAMES",
+    help="Names of the columns of a text, bin or npy file, like x,y,z,intensity; - ignores one.",
+)
+STRICT = typer.Option(False, "--strict", metavar="", help="Refuse a file with NaN or infinite coordinates.")
 DATA = typer.Argument(metavar="DATA", help="shapes, rooms (both built in), a folder, or a manifest (CSV or JSON).")
 SKIP_BAD = typer.Option(
     False, "--skip-bad", metavar="", help="Leave out files that cannot be read or have too few points."
@@ -113,6 +120,11 @@ def require_model(model: Path | None) -> Path:
             "`bipointnet export RUN -o FILE`"
         )
     return model
+
+
+def column_names(columns: str | None) -> tuple[str, ...]:
+    """The value of --columns."""
+    return () if columns is None else tuple(name.strip() for name in columns.split(","))
 
 
 def empty_table(title: str, columns: dict[str, str]) -> Table:

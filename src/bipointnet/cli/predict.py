@@ -1,5 +1,6 @@
 """The command predict."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,10 @@ import typer
 
 from bipointnet.cli.common import (
     AS_JSON,
+    COLUMNS,
     MODEL_OPTION,
+    STRICT,
+    column_names,
     complain,
     counting_bar,
     err,
@@ -36,6 +40,8 @@ def predict(
     top: int | None = typer.Option(
         None, "--top", min=1, help=f"Show the K most probable classes (default: 1; in JSON {TOP_IN_JSON}).", metavar="K"
     ),
+    columns: str | None = COLUMNS,
+    strict: bool = STRICT,
     as_json: bool = AS_JSON,
 ) -> None:
     """Classify the cloud in each FILE.
@@ -49,15 +55,16 @@ def predict(
     predictor = open_predictor(require_model(model))
     predictor.require_classifier()
     from bipointnet.data.clouds import SUFFIXES
-    from bipointnet.evaluation.from_file import FileError, classify_files, require_coordinates_only
+    from bipointnet.evaluation.from_file import FileError, classify_files, read_input, require_coordinates_only
     from bipointnet.evaluation.inputs import expand
 
     require_coordinates_only(predictor)
     inputs = expand(files, SUFFIXES)
     rows: list[FilePrediction | FileError] = []
+    read = partial(read_input, columns=column_names(columns), strict=strict)
     # Without a bar where the predictions themselves, printed one by one, show the progress.
     with counting_bar("predicting", shown=err.is_terminal and (as_json or not out.is_terminal)) as progress:
-        for row in classify_files(predictor, inputs, top or (TOP_IN_JSON if as_json else 1)):
+        for row in classify_files(predictor, inputs, top or (TOP_IN_JSON if as_json else 1), read):
             rows.append(row)
             progress(len(rows), len(inputs))
             _report(row, as_json)

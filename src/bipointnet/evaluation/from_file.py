@@ -1,8 +1,7 @@
 """Predictions for a file with one cloud: the class of the cloud, or the class of each of its points."""
 
 import sys
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from bipointnet.data import clouds
 from bipointnet.data.clouds import Cloud
+from bipointnet.data.shuffle import Ranks
 from bipointnet.errors import UserError, describe_os_error
 from bipointnet.evaluation import metrics, segmentation
 from bipointnet.evaluation.evaluate import Progress
@@ -23,7 +23,7 @@ class FilePrediction(NamedTuple):
     """The most probable classes of the cloud in a file.
 
     top: the names and probabilities, the most probable first. points: how many points the network was given. warnings:
-    how the cloud is unlike the training data.
+    on points that were left out, and how the cloud is unlike the training data.
     """
 
     file: str
@@ -58,14 +58,16 @@ def require_coordinates_only(predictor: Predictor) -> None:
         )
 
 
-def classify_files(predictor: Predictor, inputs: Iterable[Input], top: int) -> Iterator[FilePrediction | FileError]:
+def classify_files(
+    predictor: Predictor, inputs: Iterable[Input], top: int, read: Callable[[str], Cloud] = clouds.read
+) -> Iterator[FilePrediction | FileError]:
     """Classify the cloud in each file. A file that cannot be read does not keep the others from being classified."""
     for name, error in inputs:
         if error is not None:
             yield FileError(name, error)
             continue
         try:
-            cloud = _read(name)
+            cloud = read(name)
         except (UserError, OSError) as failure:
             yield FileError(name, describe_os_error(failure) if isinstance(failure, OSError) else str(failure))
             continue
@@ -79,29 +81,26 @@ def classify_files(predictor: Predictor, inputs: Iterable[Input], top: int) -> I
 def classify_cloud(predictor: Predictor, cloud: Cloud, name: str, top: int = 1) -> FilePrediction:
     """Classify a cloud; `name` is the file it comes from.
 
-    The network is given at most as many points as in training: a larger cloud is sampled, a mesh always is.
+    The network is given at most as many points as in training: a larger cloud is sampled, a mesh always is. The C++
+    tool bipointnet-run draws the same points.
     """
     own = predictor.points if cloud.faces is not None else len(cloud.points)
-    count = min(predictor.points, own)
-    points = clouds.sample(cloud, count, np.random.default_rng(0), name)
+    few = cloud.faces is None and own <= predictor.points
+    points = cloud.points if few else clouds.sample(cloud, predictor.points, Ranks(), name)
     probabilities = predictor.predict(points[None])[0]
     best = np.argsort(-probabilities, kind="stable")[:top]
     chosen = [(predictor.classes[index], float(probabilities[index])) for index in best]
     extent = float(np.ptp(cloud.points, axis=0).max())
-    return FilePrediction(name, chosen, count, warnings(predictor.training, extent, own, chosen[0][1]))
+    unlike = warnings(predictor.training, extent, own, chosen[0][1])
+    dropped = clouds.dropped_note(cloud)
+    return FilePrediction(name, chosen, len(points), [dropped, *unlike] if dropped else unlike)
 
 
-def _read(name: str) -> Cloud:
+def read_input(name: str, columns: Sequence[str] = (), strict: bool = False) -> Cloud:
     """The cloud in a file, or in the text on standard input."""
     if name != STDIN:
-        return clouds.read(name)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "stdin.xyz"
-        path.write_bytes(sys.stdin.buffer.read())
-        try:
-            return clouds.read(path)
-        except UserError as error:
-            raise UserError(str(error).replace(str(path), "standard input")) from error
+        return clouds.read(name, columns=columns, strict=strict)
+    return clouds.read_bytes(sys.stdin.buffer.read(), ".txt", "standard input", columns=columns, strict=strict)
 
 
 def label_cloud(

@@ -13,6 +13,7 @@ import numpy as np
 
 from bipointnet.data.blocks import Columns, add_votes, cover, cover_size
 from bipointnet.data.clouds import Cloud, read, require_finite
+from bipointnet.data.shuffle import shuffled
 from bipointnet.errors import UserError
 from bipointnet.evaluation.metrics import argmax_among
 from bipointnet.runtime.model import Model
@@ -90,12 +91,12 @@ def label_object(network: Network, cloud: Cloud, source: str | Path, progress: P
 
 def _samples(count: int, points: int) -> Iterator[np.ndarray]:
     """All indices below `count`, shuffled, `points` at a time; the last sample is filled up from the first."""
-    shuffled = np.random.default_rng(0).permutation(count)
+    order = shuffled(count)
     if count <= points:
-        yield shuffled
+        yield order
         return
     for start in range(0, count, points):
-        yield np.take(shuffled, np.arange(start, start + points), mode="wrap")
+        yield np.take(order, np.arange(start, start + points), mode="wrap")
 
 
 def label_scene(network: Network, cloud: Cloud, source: str | Path, progress: Progress) -> np.ndarray:
