@@ -26,8 +26,8 @@ MODULES = {
     "data": "__init__ blocks cache child_process cloud_facts clouds dataset folder furniture generated gltf_files "
     "library_files listing manifest modelnet normalize objects own parsed published reading rooms s3dis scan_libraries "
     "scanobjectnn shapenet_part shapes shuffle solids summary",
-    "evaluation": "__init__ bench_torch evaluate from_file inspection metrics model_file networks predictor probe "
-    "segmentation verify_torch",
+    "evaluation": "__init__ bench_torch evaluate from_file inputs inspection metrics model_file networks predictor "
+    "probe segmentation unlike verify_torch",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
     "nn": "__init__ calibrate concat_linear conv cost farthest_gpu fused_pool geometry grouped hooks init linear "
     "methods names pools product sign",
@@ -65,7 +65,7 @@ NEVER_TORCH = {
     "analysis": "__init__ figures runs theory",
     "cli": MODULES["cli"],
     "data": MODULES["data"],
-    "evaluation": "__init__ evaluate from_file inspection metrics model_file predictor segmentation",
+    "evaluation": "__init__ evaluate from_file inputs inspection metrics model_file predictor segmentation unlike",
     "runtime": MODULES["runtime"],
     "viz": MODULES["viz"],
 }

@@ -372,6 +372,7 @@ def test_a_packed_run_keeps_its_facts(tmp_path):
         "pool": "ema-max",
         "model": "pointnet-vanilla",
         "points": 48,
+        "epoch": 3,
         "epochs": 3,
         "seed": 7,
         "test_oa": 81.5,

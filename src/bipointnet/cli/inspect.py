@@ -22,7 +22,9 @@ from bipointnet.runtime.header import peek
 
 
 def inspect(
-    file: Path = typer.Argument(metavar="FILE", help="Model (packed, run folder or checkpoint), or cloud or mesh."),
+    file: Path = typer.Argument(
+        metavar="FILE", readable=False, help="Model (packed, run folder or checkpoint), or cloud or mesh."
+    ),
     columns: str | None = COLUMNS,
     strict: bool = STRICT,
     as_json: bool = AS_JSON,
@@ -108,6 +110,9 @@ def _inspect_model(model: Path, as_json: bool) -> None:
     out.print(f"{len(facts['classes'])} classes: {plain(', '.join(facts['classes']))}")
     training = ", ".join(f"{name} {_short(value)}" for name, value in facts["training"].items() if value is not None)
     out.print(f"Training: {plain(training) or 'not recorded in the file'}")
+    epoch, epochs = (facts["training"].get(name) for name in ("epoch", "epochs"))
+    if isinstance(epoch, int) and isinstance(epochs, int) and epoch < epochs:
+        print_line(f"Unfinished: trained for {epoch} of {epochs} epochs")
 
 
 def _short(value: object) -> str:

@@ -19,8 +19,8 @@ from bipointnet.cli.common import (
     plain,
     print_json,
     print_line,
-    print_note,
     require_model,
+    warn,
 )
 from bipointnet.cli.eval import print_scores
 from bipointnet.errors import UserError
@@ -57,6 +57,7 @@ def segment(
         raise UserError(f"--up is {up!r}; expected x, y or z")
     predictor = open_predictor(require_model(model))
     predictor.require_segmenter()
+    file.stat()  # raises OSError if it cannot be found
     from bipointnet.data import clouds
     from bipointnet.evaluation import from_file
     from bipointnet.runtime.label import read_labels
@@ -65,10 +66,11 @@ def segment(
     number = predictor.category_index(category)
     files = output_files(stem, file, [file, predictor.path, *([truth] if truth else [])])
     cloud = clouds.read(file, columns=column_names(columns), strict=strict)
-    print_note(clouds.dropped_note(cloud, file))
+    if note := clouds.dropped_note(cloud):
+        warn(f"{file}: {note}")
     true_labels = None
     if truth is not None:
-        true_labels = read_labels(truth, len(cloud.points) + cloud.dropped, len(predictor.classes))
+        true_labels = read_labels(truth, len(cloud.points) + cloud.dropped, predictor.accepted(number))
         true_labels = true_labels if cloud.kept is None else true_labels[cloud.kept]
     with counting_bar("labeling") as progress:
         labels = from_file.label_cloud(predictor, cloud, file, number, progress)

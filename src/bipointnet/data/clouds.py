@@ -96,16 +96,16 @@ def read(path: str | Path, *, columns: Sequence[str] = (), strict: bool = False)
         raise UserError(f"{path}: needs more memory than there is; read it on a larger machine or cut it") from error
 
 
-def dropped_note(cloud: Cloud, source: str | Path) -> str | None:
+def dropped_note(cloud: Cloud) -> str | None:
     """The sentence on points that were left out, or None.
 
-    >>> dropped_note(Cloud(np.zeros((91, 3), np.float32), dropped=9), "scan.pcd")
-    'scan.pcd: 9 of 100 points have no finite coordinates and were left out'
+    >>> dropped_note(Cloud(np.zeros((91, 3), np.float32), dropped=9))
+    '9 of 100 points have no finite coordinates and were left out'
     """
     if cloud.dropped == 0:
         return None
     total = len(cloud.points) + cloud.dropped
-    return f"{source}: {cloud.dropped} of {total} points have no finite coordinates and were left out"
+    return f"{cloud.dropped} of {total} points have no finite coordinates and were left out"
 
 
 def _parsed(path: Path, suffix: str, columns: list[str], strict: bool) -> dict[str, Any]:

@@ -124,7 +124,11 @@ def open_own(
         notes,
     )
     clouds = [
-        Split(stack([entry.rows for _, entry in split], points), np.array(own, np.int64))
+        Split(
+            stack([entry.rows for _, entry in split], points),
+            np.array(own, np.int64),
+            files=tuple(source.name for source, _ in split),
+        )
         for split, own in zip((train, test), labels, strict=True)
     ]
     return PointClouds(

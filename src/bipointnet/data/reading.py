@@ -155,7 +155,11 @@ def read_splits(
     found = read_all(jobs, root)
     first = len(listings[0].files)
     train, test = (
-        Split(stack([entry.rows for entry in part if entry], points), np.array(listing.labels, np.int64))
+        Split(
+            stack([entry.rows for entry in part if entry], points),
+            np.array(listing.labels, np.int64),
+            files=tuple(name_below(root, file) for file in listing.files),
+        )
         for part, listing in zip((found.entries[:first], found.entries[first:]), listings, strict=True)
     )
     return (train, test), found

@@ -24,6 +24,8 @@ from bipointnet.packing.program import Program
 from bipointnet.runtime.reference import Packed, golden_logits
 
 FORMAT = 1
+# Facts of a checkpoint that a packed file keeps, besides those of its configuration.
+EXPORTED_FACTS = ("data", "dataset", "extent", "cloud_points", "confidence", "epoch", "test_oa", "version")
 LAST = {"f16": np.float16, "f32": np.float32}
 
 
@@ -85,12 +87,8 @@ def export_run(run: str | Path, path: str | Path, last: str = "f16") -> int:
     model, facts = checkpoint.load_run(Path(run))
     config = facts["config"]
     training = {
-        "data": facts.get("data"),
-        **{name: config.get(name) for name in ("method", "pool", "model", "points")},
-        "epochs": facts.get("epoch", config.get("epochs")),
-        "seed": config.get("seed"),
-        "test_oa": facts.get("test_oa"),
-        "version": facts.get("version"),
+        **{name: config.get(name) for name in ("method", "pool", "model", "points", "epochs", "seed")},
+        **{name: facts[name] for name in EXPORTED_FACTS if name in facts},
     }
     categories = facts.get("categories", ())
     if config.get("task", "classify") != "classify":
