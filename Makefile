@@ -43,7 +43,7 @@ test-all: $(DEV_READY)
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf fuzz sanitize-all
 	$(MAKE) --no-print-directory learning mutants
 
-# 10,000 damaged files per format of clouds; `make test` reads 300. About 3 minutes.
+# 10,000 damaged files per format of clouds; `make test` reads 300. About 5 minutes.
 mutants: $(DEV_READY)
 	BIPOINTNET_MUTANTS=10000 $(BIN)/pytest -n 2 --dist worksteal tests/data/test_mutants.py
 

@@ -22,7 +22,9 @@ from bipointnet.runtime.header import peek
 
 
 def inspect(
-    file: Path = typer.Argument(metavar="FILE", help="Model (packed, run folder or checkpoint), or cloud or mesh."),
+    file: Path = typer.Argument(
+        metavar="FILE", readable=False, help="Model (packed, run folder or checkpoint), or cloud or mesh."
+    ),
     columns: str | None = COLUMNS,
     strict: bool = STRICT,
     as_json: bool = AS_JSON,
