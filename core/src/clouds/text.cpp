@@ -39,6 +39,8 @@ void check_is_text(std::string_view bytes) {
   }
 }
 
+const char* end_of(std::string_view text) { return text.data() + text.size(); }
+
 class TextReader {
  public:
   TextReader(std::string_view bytes, const Source& source) : bytes_(bytes), source_(source), lines_(bytes) {}
@@ -248,8 +250,9 @@ class TextReader {
     if (fields_.size() != width_) return false;
     for (std::size_t i = 0; i < kept_.size(); ++i) {
       const std::string_view field = fields_[kept_[i]];
-      // pandas writes nothing for a missing value.
-      const std::optional<double> value = field.empty() ? std::nan("") : number(field);
+      // pandas writes nothing for a missing value. At the very end of a file it may as well have been cut off.
+      const bool missing = field.empty() && !(kept_[i] + 1 == width_ && end_of(line) == end_of(bytes_));
+      const std::optional<double> value = missing ? std::nan("") : number(field);
       if (!value) return false;
       row_[i] = *value;
     }

@@ -173,7 +173,7 @@ void a_bad_line_is_named() {
   CHECK_REFUSED("1,2,3\n4;5;6\n", "a.txt", "line 2: 1 column in '4;5;6'");
   CHECK_REFUSED("1 2 3\nx y z\n", "a.txt", "line 2, column 1: 'x', expected a number");
   CHECK_EQUAL(CHECK_POINTS("1,2,3\n4,,6\n7,8,9\n", "a.csv", {1, 2, 3, 7, 8, 9}).dropped, std::size_t{1});  // pandas
-  CHECK_REFUSED("1,2,3\n4,5,\n", "a.txt", "line 2, column 3: '', expected a number");
+  CHECK_REFUSED("1,2,3\n4,5,", "a.txt", "line 2, column 3: '', expected a number");
   CHECK_REFUSED("1 2 3 7\n4 5 6 chair\n", "a.txt", "line 2, column 4: 'chair', expected a number");
   CHECK_REFUSED("3\n1 2 3\n4 5 6\n", "a.pts", "2 points, expected 3 as the file declares; it is cut short");
   CHECK_REFUSED("1\n1 2 3\n2\n4 5 6\n", "a.pts", "2 points, expected 3");
