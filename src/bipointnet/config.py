@@ -18,6 +18,7 @@ CHOICES = {
     "task": ("classify", "part", "semantic"),
     "model": ("pointnet-vanilla", "pointnet", "pointnet2", "dgcnn", "pointcnn", "pointconv"),
     "method": ("fp", "bnn", "xnor", "xnor++", "bi-real", "abc-net", "ir-net", "lsr"),
+    "gradient": ("clip", "polynomial"),
     "pool": ("max", "avg", "ema-max", "ema-avg"),
     "optimizer": ("adam", "adamw"),
     "up": ("x", "y", "z"),
@@ -33,6 +34,13 @@ PAPER: dict[str, dict[str, Any]] = {
 
 # The backbones that can label points.
 SEGMENTATION_MODELS = ("pointnet", "pointnet-vanilla")
+
+# The methods that --gradient cannot change, and why.
+OWN_GRADIENTS = {
+    "fp": "which binarizes nothing",
+    "abc-net": "whose gradient is a part of its formula",
+    "ir-net": "whose gradient has a schedule",
+}
 
 # The default pools (full precision, 1-bit) of backbones whose pool is not ("max", "ema-max"). PointConv has no pool.
 OWN_POOLS: dict[str, tuple[str | None, str | None]] = {"pointcnn": ("avg", "ema-avg"), "pointconv": (None, None)}
@@ -63,7 +71,12 @@ class Config:
         None,
         "Backbone: pointnet-vanilla, pointnet (T-Nets), pointnet2, dgcnn, pointcnn, pointconv (default by task).",
     )
-    method: str = _option("lsr", "Binarization: lsr, bnn, xnor, xnor++, bi-real, abc-net or ir-net; fp: float32.")
+    method: str = _option(
+        "lsr", "Binarization: lsr, bnn, xnor, xnor++, bi-real, abc-net, ir-net, or package.module:Class; fp: float32."
+    )
+    gradient: str | None = _option(
+        None, "Gradient of sign for the inputs: clip, polynomial (as in Bi-Real Net); default: that of the method."
+    )
     pool: str | None = _option(
         None,
         "Pool over points: max, avg, ema-max, ema-avg (default: ema-max; fp: max; pointcnn: a mean).",
@@ -109,10 +122,15 @@ class Config:
             object.__setattr__(self, "pool", own)
         for name, choices in CHOICES.items():
             value = getattr(self, name)
-            if value not in choices and not (name in ("up", "pool") and value is None):
+            if value not in choices and not self._is_free(name, value):
                 raise UserError(
                     f"{name} is {value!r}; expected one of {', '.join(choices)}{_suggestion(str(value), choices)}"
                 )
+        if self.gradient is not None and self.method in OWN_GRADIENTS:
+            raise UserError(
+                f"gradient is {self.gradient!r} with method {self.method!r}, {OWN_GRADIENTS[self.method]}; leave "
+                "--gradient out"
+            )
         if self.task != "classify" and self.model not in SEGMENTATION_MODELS:
             raise UserError(
                 f"model is {self.model!r} with task {self.task!r}; expected one of {', '.join(SEGMENTATION_MODELS)}"
@@ -143,6 +161,13 @@ class Config:
             raise UserError(
                 f"init_bias_std is {self.init_bias_std} without BatchNorm; expected 0, or leave --no-norm out"
             )
+
+    @staticmethod
+    def _is_free(name: str, value: Any) -> bool:
+        """Whether an option may have a value that is not in CHOICES."""
+        if name == "method" and isinstance(value, str) and ":" in value:
+            return True  # a class, which nn imports
+        return name in ("up", "pool", "gradient") and value is None
 
     @property
     def recipe(self) -> str:

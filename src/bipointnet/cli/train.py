@@ -27,7 +27,7 @@ from bipointnet.extras import require
 
 # Where --help lists the fields of Config.
 PANELS = {
-    "Network": ("task", "model", "method", "pool", "init_bias_std"),
+    "Network": ("task", "model", "method", "gradient", "pool", "init_bias_std"),
     "Data": ("category", "fold", "points", "up"),
     "Schedule": ("epochs", "batch", "optimizer", "lr", "warmup", "weight_decay", "clip", "seed", "device"),
     "Loss": ("label_smoothing", "transform_penalty"),
