@@ -32,8 +32,8 @@ MODULES = {
     "methods names pools product sign",
     "packing": "__init__ bits fold networks pack program",
     "runtime": "__init__ bench float_twin header label model operations progress reference verify",
-    "training": "__init__ augment compile_check cross_validation devices loop progress provenance run_folder schedule "
-    "tasks",
+    "training": "__init__ augment compile_check cross_validation devices facts interrupts loop partial progress "
+    "provenance recipes resume_options run_folder schedule tasks",
     "viz": "__init__ demo_figure labeled palette render write",
 }
 # The subsystems that each subsystem may import besides itself.
@@ -66,6 +66,7 @@ NEVER_TORCH = {
     "data": MODULES["data"],
     "evaluation": "__init__ evaluate from_file inspection metrics model_file predictor segmentation",
     "runtime": MODULES["runtime"],
+    "training": "__init__ facts interrupts recipes resume_options",
     "viz": MODULES["viz"],
 }
 

@@ -20,6 +20,7 @@ CHOICES = {
     "method": ("fp", "bnn", "xnor", "xnor++", "bi-real", "abc-net", "ir-net", "lsr"),
     "gradient": ("clip", "polynomial"),
     "pool": ("max", "avg", "ema-max", "ema-avg"),
+    "recipe": ("auto", "paper"),
     "optimizer": ("adam", "adamw"),
     "up": ("x", "y", "z"),
     "device": ("auto", "cpu", "cuda"),
@@ -56,12 +57,12 @@ class Config:
     """A training run: the network and the recipe. Invalid or contradicting values raise UserError.
 
     Defaults are the paper's recipe. Those that depend on the task are filled in from PAPER, and the pool from the
-    backbone and the method.
+    backbone and the method. `recipe` only records where the others come from: `training.recipes` computes them.
 
     Example:
         >>> config = Config(method="lsr", epochs=20)
         >>> config.model, config.pool, config.points, config.recipe
-        ('pointnet-vanilla', 'ema-max', 1024, 'custom')
+        ('pointnet-vanilla', 'ema-max', 1024, 'paper')
         >>> Config(task="part").epochs
         250
     """
@@ -89,6 +90,9 @@ class Config:
     )
     category: str | None = _option(None, "Task part: train on one category only, or `each`: one network per category.")
     fold: str | None = _option(None, "Task semantic, S3DIS: the area to test on (default: Area_5), or `each`.")
+    recipe: str = _option(
+        "paper", "Values of the options that are not given: auto (default: from the number of clouds), or paper."
+    )
     points: int = _option(
         None, "Points per cloud, drawn anew in every epoch (default: 1024; part: 2048; semantic: 4096).", least=1
     )
@@ -168,16 +172,6 @@ class Config:
         if name == "method" and isinstance(value, str) and ":" in value:
             return True  # a class, which nn imports
         return name in ("up", "pool", "gradient") and value is None
-
-    @property
-    def recipe(self) -> str:
-        """'paper' if every option of the training has the paper's value, else 'custom'."""
-        # Options that choose the network, the data or the machine are not part of the recipe.
-        free = {"task", "model", "method", "pool", "binary_first", "binary_last", "norm", "category", "fold"}
-        free |= {"up", "seed", "device", "compile"}
-        usual = {f.name: f.default for f in dataclasses.fields(self) if f.name not in free} | PAPER[self.task]
-        same = all(getattr(self, name) == value for name, value in usual.items() if name not in free)
-        return "paper" if same else "custom"
 
 
 def _suggestion(name: str, names: Any) -> str:

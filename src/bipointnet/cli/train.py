@@ -3,9 +3,11 @@
 import dataclasses
 import inspect
 import os
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,6 +17,7 @@ from bipointnet.cli.common import (
     empty_table,
     epoch_bar,
     epoch_progress,
+    err,
     out,
     plain,
     print_json,
@@ -24,12 +27,17 @@ from bipointnet.config import Config, from_mapping, read_toml
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
 from bipointnet.extras import require
+from bipointnet.training.recipes import auto, sentence
+from bipointnet.training.resume_options import STATE, is_run, started_config
+
+if TYPE_CHECKING:
+    from bipointnet.data.dataset import PointClouds
 
 # Where --help lists the fields of Config.
 PANELS = {
     "Network": ("task", "model", "method", "gradient", "pool", "init_bias_std"),
     "Data": ("category", "fold", "points", "up"),
-    "Schedule": ("epochs", "batch", "optimizer", "lr", "warmup", "weight_decay", "clip", "seed", "device"),
+    "Schedule": ("recipe", "epochs", "batch", "optimizer", "lr", "warmup", "weight_decay", "clip", "seed", "device"),
     "Loss": ("label_smoothing", "transform_penalty"),
     "Augmentation": ("rotate", "scale", "shift", "jitter", "drop"),
     "Layers and compilation": ("binary_first", "binary_last", "norm", "compile"),
@@ -39,7 +47,7 @@ PANELS = {
 def config_help(field: "dataclasses.Field[Any]") -> str:
     """The help of an option with its default value, if there is one and the text does not name it already."""
     text: str = field.metadata["help"]
-    if field.default is None or field.default is False:
+    if field.default is None or field.default is False or field.name == "recipe":
         return text
     if field.default is True:
         return text.removesuffix(".") + " (on by default)."
@@ -84,21 +92,33 @@ def train(
     DATA is `shapes` or `rooms` (both built in), a folder in a known layout
     (ModelNet40, ShapeNet Part, S3DIS), or a folder with one subfolder per class.
 
-    Options override the TOML file, which overrides the paper's recipe.
+    Options override the TOML file, which overrides the recipe.
     `--category each` and `--fold each` train one network per category or fold.
 
     Example: bipointnet train data/chairs -o runs/chairs
     """
     options = {name: value for name, value in given.items() if value is not None}
     values = (read_toml(config) if config else {}) | options
-    settings = from_mapping(f"{config} and the options" if config else "options", values)
+    source = f"{config} and the options" if config else "options"
+    settings = from_mapping(source, {"recipe": "auto"} | values)
     each = "each" in (settings.category, settings.fold)
     _check_init(init, each)
-    require("training", "torch", "safetensors")
+    folder = folder or _default_folder(data, settings)
     if each:
-        _train_each(settings, data, folder, resume, as_json)
+        _check_series(folder, resume)
     else:
-        _train_one(settings, data, folder, resume, init, as_json)
+        settings = _check_run(folder, resume, settings, values)
+    require("training", "torch", "safetensors")
+    try:
+        if each:
+            _train_each(settings, data, folder, as_json)
+        else:
+            _train_one(source, values, settings, data, folder, resume, init, as_json)
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot be written ({error.strerror or error}); what was saved before is whole; make room or "
+            "choose another folder with -o, then continue with --resume"
+        ) from error
 
 
 def _check_init(init: Path | None, each: bool) -> None:
@@ -110,17 +130,44 @@ def _check_init(init: Path | None, each: bool) -> None:
         raise UserError(f"{init}: a packed model; expected a run folder or a checkpoint for --init")
 
 
+def _check_run(folder: Path, resume: bool, settings: Config, given: dict[str, Any]) -> Config:
+    """The settings to train with: with --resume, those the run in the folder was started with."""
+    if resume and not is_run(folder):
+        raise UserError(f"{folder}: holds no run to resume; leave --resume out to start one, or name the run with -o")
+    if not resume and (folder / STATE).exists():
+        raise UserError(f"{folder}: holds a run already; add --resume to continue it, or choose another with -o")
+    return started_config(folder, given) if resume else settings
+
+
+def _check_series(folder: Path, resume: bool) -> None:
+    runs = [path.parent for path in folder.glob(f"*/{STATE}")]
+    if resume and not runs:
+        raise UserError(f"{folder}: holds no runs to resume; leave --resume out to start them, or name them with -o")
+    if runs and not resume:
+        raise UserError(f"{folder}: holds runs already; add --resume to continue them, or choose another with -o")
+
+
 def _train_one(
-    settings: Config, data: str, folder: Path | None, resume: bool, init: Path | None, as_json: bool
+    source: str,
+    given: dict[str, Any],
+    settings: Config,
+    data: str,
+    folder: Path,
+    resume: bool,
+    init: Path | None,
+    as_json: bool,
 ) -> None:
     from bipointnet.data import open_dataset
+    from bipointnet.training.run_folder import held_out
 
-    clouds = open_dataset(data, settings.points, fold=settings.fold)
+    tested = held_out(folder) if resume else ()
+    clouds = open_dataset(data, settings.points, fold=settings.fold, held_out=tested)
     clouds = clouds.only(settings.category) if settings.category else clouds
-    folder = folder or _default_folder(clouds.name, settings)
+    if not resume:
+        settings = _picked(source, given, clouds)
     from bipointnet.training.loop import train as run_training
 
-    with epoch_bar() as bars:
+    with epoch_bar() as bars, _resumable(data, folder):
         on_progress = epoch_progress(bars, " ".join(_network(settings)), settings.epochs)
         figures = run_training(
             settings, clouds, folder, resume=resume, init=init, data_path=data, on_progress=on_progress
@@ -140,16 +187,41 @@ def _train_one(
     print_line(f"Run: {plain(folder)}")
 
 
-def _train_each(settings: Config, data: str, folder: Path | None, resume: bool, as_json: bool) -> None:
+def _picked(source: str, given: dict[str, Any], clouds: "PointClouds") -> Config:
+    """The settings for these data: options that are given, others from the recipe."""
+    if given.get("recipe", "auto") == "paper":
+        return from_mapping(source, given)
+    count = len(clouds.train)
+    values = auto(count, given.get("task", "classify"))
+    classes = len(clouds.point_classes if given.get("task", "classify") != "classify" else clouds.classes)
+    err.print(plain(sentence(values, given, count, classes)), highlight=False, soft_wrap=True)
+    return from_mapping(source, values | given)
+
+
+@contextmanager
+def _resumable(data: str, folder: Path, *options: str) -> Iterator[None]:
+    """After Ctrl-C or SIGTERM, print how to continue, and exit with 128 plus the number of the signal."""
+    from bipointnet.training.interrupts import Interrupted
+
+    try:
+        yield
+    except Interrupted as stopped:
+        command = shlex.join(["bipointnet", "train", data, *options, "-o", str(folder), "--resume"])
+        err.print(
+            f"Stopped in epoch {stopped.epoch} of {stopped.epochs}; the state is saved. To continue: {plain(command)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(128 + stopped.number) from stopped
+
+
+def _train_each(settings: Config, data: str, folder: Path, as_json: bool) -> None:
     """Train one network per category of objects or per fold of rooms, and print their scores together."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError(
             "`each` trains one network after another; found torchrun; start it without torchrun, or name one category "
             "or fold"
         )
-    folder = folder or _default_folder(Path(data).resolve().name, settings)
-    if not resume and any(folder.glob("*/resume.safetensors")):
-        raise UserError(f"{folder}: holds runs already; add --resume to continue them, or choose another with -o")
     from bipointnet.data import fold_names, open_dataset
 
     clouds = open_dataset(data, settings.points) if settings.category else None
@@ -158,7 +230,8 @@ def _train_each(settings: Config, data: str, folder: Path | None, resume: bool, 
         raise UserError(f"{data}: has no folds; expected S3DIS; leave --fold out")
     from bipointnet.training.cross_validation import every_category, every_fold
 
-    with epoch_bar() as bars:
+    kind = "--category" if settings.category else "--fold"
+    with epoch_bar() as bars, _resumable(data, folder, "--task", settings.task, kind, "each"):
 
         def on_progress(name: str) -> Callable[[Any], None]:
             return epoch_progress(bars, name, settings.epochs)
@@ -196,4 +269,4 @@ def _network(settings: Config) -> list[str]:
 
 
 def _default_folder(data: str, settings: Config) -> Path:
-    return Path("runs") / "-".join([data, *_network(settings), f"seed{settings.seed}"])
+    return Path("runs") / "-".join([Path(data).resolve().name, *_network(settings), f"seed{settings.seed}"])
