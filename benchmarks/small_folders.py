@@ -1,6 +1,6 @@
 """Train on folders of files as a newcomer would: README's command, no other options.
 
-    python benchmarks/small_folders.py WORK [--draws 10] [--classes 5] [--files 12] [--to RESULTS.json]
+    python benchmarks/small_folders.py WORK [--draws 10] [--classes 5] [--files 12] [--workers 1] [--to RESULTS.json]
 
 Each draw is a new folder: random built-in classes, files in mixed formats, meshes and scans of 1,500 to 6,000 points.
 The accuracy is that of the files that `train` holds out; a draw of 60 files has about 12 of them.
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -95,26 +96,32 @@ def measure(work: Path, draw: int, classes: int, files: int) -> dict:
     command = [{"FOLDER": str(folder), "RUN": str(run)}.get(word, word) for word in COMMAND]
     started = time.perf_counter()
     environment = {**os.environ, "BIPOINTNET_CACHE": str(work / "cache")}
-    subprocess.run([sys.executable, "-m", "bipointnet", *command], check=True, env=environment)
-    seconds = time.perf_counter() - started
+    process = subprocess.Popen([sys.executable, "-m", "bipointnet", *command], env=environment)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise RuntimeError(f"{' '.join(command)}: failed")
+    seconds, cpu = time.perf_counter() - started, usage.ru_utime + usage.ru_stime
     figures = json.loads((run / "result.json").read_text())
     kept = ("last_oa", "best_oa", "num_classes", "train_clouds", "test_clouds", "recipe", "picks", "device", "commit")
-    return {"draw": draw, "files": classes * files, "wall_seconds": round(seconds, 1), **{k: figures[k] for k in kept}}
+    return {"draw": draw, "files": classes * files, "wall_seconds": round(seconds, 1), "cpu_seconds": round(cpu, 1)} | {
+        k: figures[k] for k in kept
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
-    for option, default in (("--draws", 10), ("--classes", 5), ("--files", 12)):
+    for option, default in (("--draws", 10), ("--classes", 5), ("--files", 12), ("--workers", 1)):
         parser.add_argument(option, type=int, default=default)
     parser.add_argument("--to", type=Path)
     given = parser.parse_args()
     results = []
-    for draw in range(given.draws):
-        results.append(measure(given.work, draw, given.classes, given.files))
-        print(draw, results[-1]["last_oa"], results[-1]["wall_seconds"], flush=True)
-        if given.to:
-            write_beside(given.to, json.dumps(results, indent=1).encode())
+    with ThreadPoolExecutor(given.workers) as pool:
+        for done in pool.map(lambda draw: measure(given.work, draw, given.classes, given.files), range(given.draws)):
+            results.append(done)
+            print(done["draw"], done["last_oa"], done["wall_seconds"], done["cpu_seconds"], flush=True)
+            if given.to:
+                write_beside(given.to, json.dumps(results, indent=1).encode())
     tested = np.array([result["test_clouds"] for result in results])
     accuracy = np.array([result["last_oa"] for result in results])
     print(f"mean of draws {accuracy.mean():.1f} %, of files {np.average(accuracy, weights=tested):.1f} %")

@@ -345,9 +345,11 @@ def test_a_packed_run_keeps_its_facts(tmp_path):
     assert manifest["training"] == {
         "data": "shapes",
         "method": "lsr",
+        "gradient": None,
         "pool": "ema-max",
         "model": "pointnet-vanilla",
         "points": 48,
+        "epoch": 3,
         "epochs": 3,
         "seed": 7,
         "test_oa": 81.5,

@@ -151,10 +151,11 @@ def test_resume_ends_in_the_same_weights_bit_for_bit(tiny, tmp_path, monkeypatch
 def test_a_killed_process_leaves_checkpoints_that_load(folder_of_clouds, tmp_path, bipointnet):
     """SIGKILL at odd moments, while checkpoints are written after every epoch."""
     run = tmp_path / "run"
-    options = ["--points", "8", "--epochs", "400", "--batch", "48", "-o", str(run), "--resume", "--device", "cpu"]
+    options = ["--points", "8", "--epochs", "400", "--batch", "48", "-o", str(run), "--device", "cpu"]
     code = "import bipointnet.training.loop as t; t.SAVE_SECONDS = 0; from bipointnet.cli import main; main()"
     for wait in (0.3, 0.11, 0.53):
-        process = subprocess.Popen([sys.executable, "-c", code, "train", str(folder_of_clouds), *options])
+        again = ["--resume"] if run.exists() else []
+        process = subprocess.Popen([sys.executable, "-c", code, "train", str(folder_of_clouds), *options, *again])
         seen = (run / "resume.safetensors").stat().st_mtime_ns if run.exists() else 0
         deadline = time.monotonic() + 90
         while not (run / "last.safetensors").exists() or (run / "resume.safetensors").stat().st_mtime_ns == seen:

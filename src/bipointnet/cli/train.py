@@ -116,8 +116,8 @@ def train(
             _train_one(source, values, settings, data, folder, resume, init, as_json)
     except OSError as error:
         raise UserError(
-            f"{folder}: cannot be written ({error.strerror or error}); what was saved before is whole; make room or "
-            "choose another folder with -o, then continue with --resume"
+            f"{error.filename or folder}: cannot be written ({error.strerror or error}); make room, then continue what "
+            "was saved with --resume, or choose another folder with -o"
         ) from error
 
 
@@ -158,9 +158,8 @@ def _train_one(
     as_json: bool,
 ) -> None:
     from bipointnet.data import open_dataset
-    from bipointnet.training.run_folder import held_out
 
-    tested = held_out(folder) if resume else ()
+    tested = _held_out(folder) if resume else ()
     clouds = open_dataset(data, settings.points, fold=settings.fold, held_out=tested)
     clouds = clouds.only(settings.category) if settings.category else clouds
     if not resume:
@@ -187,15 +186,24 @@ def _train_one(
     print_line(f"Run: {plain(folder)}")
 
 
+def _held_out(folder: Path) -> tuple[str, ...]:
+    from bipointnet.training.run_folder import held_out
+
+    return held_out(folder)
+
+
 def _picked(source: str, given: dict[str, Any], clouds: "PointClouds") -> Config:
-    """The settings for these data: options that are given, others from the recipe."""
-    if given.get("recipe", "auto") == "paper":
-        return from_mapping(source, given)
-    count = len(clouds.train)
-    values = auto(count, given.get("task", "classify"))
-    classes = len(clouds.point_classes if given.get("task", "classify") != "classify" else clouds.classes)
-    err.print(plain(sentence(values, given, count, classes)), highlight=False, soft_wrap=True)
-    return from_mapping(source, values | given)
+    """The settings for these data: options that are given, others from the recipe; prints what it picked."""
+    from bipointnet.training.loop import check
+
+    count, task = len(clouds.train), given.get("task", "classify")
+    values = {} if given.get("recipe") == "paper" else auto(count, task)
+    settings = from_mapping(source, values | given)
+    check(settings, clouds, int(os.environ.get("WORLD_SIZE", "1")))
+    if values and os.environ.get("RANK", "0") == "0":
+        classes = len(clouds.classes if task == "classify" else clouds.point_classes)
+        err.print(plain(sentence(values, given, count, classes)), highlight=False, soft_wrap=True)
+    return settings
 
 
 @contextmanager

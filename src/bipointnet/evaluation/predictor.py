@@ -190,7 +190,7 @@ def _open_run(source: ModelFile) -> RunPredictor:
             channels=int(facts["channels"]),
             points=config.points,
             up=facts.get("up", "z"),
-            data=str(facts["data"]),
+            data=str(facts.get("dataset", facts["data"])),
             held_out=tuple(facts.get("held_out", ())),
             facts={"epoch": facts["epoch"]},
             file=source.file,
@@ -217,9 +217,9 @@ def _open_packed(path: Path) -> PackedPredictor:
         channels=model.channels,
         points=model.points,
         up=training["up"] if training.get("up") in ("x", "y", "z") else "z",
-        data=str(training.get("data", "")),
+        data=str(training.get("dataset", training.get("data", ""))),
         held_out=(),
-        facts={"epoch": training.get("epochs"), "isa": model.isa},
+        facts={"epoch": training.get("epoch"), "isa": model.isa},
         model=model,
     )
 

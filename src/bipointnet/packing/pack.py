@@ -28,6 +28,9 @@ from bipointnet.runtime.reference import Packed, golden_cloud, golden_logits, ru
 FORMAT = 1
 GOLDEN_SEEDS = 32
 CLEAR = 1e-5  # in a golden cloud, the smallest |x| of floats that are binarized, relative to the largest
+# Facts of a checkpoint that a packed file keeps, besides those of its configuration.
+EXPORTED_FACTS = ("data", "dataset", "layout", "num_classes", "train_clouds", "test_clouds")
+EXPORTED_FACTS += ("extent", "cloud_points", "confidence", "epoch", "test_oa", "version")
 LAST = {"f16": np.float16, "f32": np.float32}
 
 
@@ -89,12 +92,8 @@ def export_run(run: str | Path, path: str | Path, last: str = "f16") -> int:
     model, facts = checkpoint.load_run(Path(run))
     config = facts["config"]
     training = {
-        "data": facts.get("data"),
-        **{name: config.get(name) for name in ("method", "pool", "model", "points")},
-        "epochs": facts.get("epoch", config.get("epochs")),
-        "seed": config.get("seed"),
-        "test_oa": facts.get("test_oa"),
-        "version": facts.get("version"),
+        **{name: config.get(name) for name in ("method", "gradient", "pool", "model", "points", "epochs", "seed")},
+        **{name: facts[name] for name in EXPORTED_FACTS if name in facts},
     }
     categories = facts.get("categories", ())
     if config.get("task", "classify") != "classify":

@@ -49,7 +49,7 @@ from bipointnet.training.tasks import TASKS
 SAVE_SECONDS = 10.0  # between checkpoints of epochs that are not evaluated
 
 
-def check(config: Config, data: PointClouds, workers: Workers) -> None:
+def check(config: Config, data: PointClouds, processes: int = 1) -> None:
     """Raise UserError if `data` cannot feed this run."""
     for name, split in (("training", data.train), ("test", data.test)):
         if split.points.shape[1] < config.points:
@@ -58,11 +58,11 @@ def check(config: Config, data: PointClouds, workers: Workers) -> None:
                 f"{config.points}; use --points {split.points.shape[1]} or fewer"
             )
     TASKS[config.task](config, data).check()
-    if len(data.train) < 2 * workers.count:
-        raise UserError(f"{data.name}: {len(data.train)} training clouds; expected at least {2 * workers.count}")
-    if config.batch % workers.count or config.batch < 2 * workers.count:
+    if len(data.train) < 2 * processes:
+        raise UserError(f"{data.name}: {len(data.train)} training clouds; expected at least {2 * processes}")
+    if config.batch % processes or config.batch < 2 * processes:
         raise UserError(
-            f"batch is {config.batch}; expected a multiple of the {workers.count} processes, two clouds each or more"
+            f"batch is {config.batch}; expected a multiple of the {processes} processes, two clouds each or more"
         )
 
 
@@ -315,7 +315,7 @@ def train(
     device = pick_device(config.device)
     workers = Workers(device)
     try:
-        check(config, data, workers)
+        check(config, data, workers.count)
         saved = folder / STATE
         remove_stale_parts(folder)
         if saved.exists() and not resume:
