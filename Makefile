@@ -83,17 +83,22 @@ endef
 $(eval $(call board,aarch64,aarch64-linux-gnu,qemu-aarch64-static qemu-aarch64))
 $(eval $(call board,armhf,arm-linux-gnueabihf,qemu-arm-static qemu-arm))
 
+# Every core/fuzz/fuzz_NAME.cpp is a target; they share the seconds.
 FUZZ_SECONDS ?= 30
+FUZZ_TARGETS = $(patsubst core/fuzz/%.cpp,%,$(wildcard core/fuzz/fuzz_*.cpp))
 fuzz: $(DEV_READY)
 ifeq ($(shell command -v clang++),)
 	@echo "fuzz: SKIPPED, clang++ is not installed"
 else
 	$(CMAKE) -S . -B build/fuzz -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DBIPOINTNET_FUZZ=ON \
-	  && $(CMAKE) --build build/fuzz -j 2 > build/fuzz.log || (cat build/fuzz.log; exit 1)
-	mkdir -p build/fuzz/corpus && build/fuzz/make_corpus build/fuzz/corpus
-	build/fuzz/fuzz_format -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=5 -rss_limit_mb=2048 build/fuzz/corpus \
-	  2> build/fuzz/log.txt || (tail -50 build/fuzz/log.txt; exit 1)
-	@tail -1 build/fuzz/log.txt
+	  && $(CMAKE) --build build/fuzz -j 2 --target make_corpus $(FUZZ_TARGETS) > build/fuzz.log || (cat build/fuzz.log; exit 1)
+	@for target in $(FUZZ_TARGETS); do \
+	  mkdir -p build/fuzz/corpus/$$target && build/fuzz/make_corpus $$target build/fuzz/corpus/$$target || exit 1; \
+	  build/fuzz/$$target -max_total_time=$$(($(FUZZ_SECONDS) / $(words $(FUZZ_TARGETS)))) -max_len=4096 -timeout=5 \
+	    -rss_limit_mb=2048 -artifact_prefix=build/fuzz/$$target- build/fuzz/corpus/$$target \
+	    2> build/fuzz/$$target.log || { tail -50 build/fuzz/$$target.log; exit 1; }; \
+	  echo "$$target: $$(tail -1 build/fuzz/$$target.log)"; \
+	done
 endif
 
 clean:

@@ -1,14 +1,23 @@
-// The fuzz target of the reader: any bytes give a network or a FormatError. With clang: libFuzzer,
-// -fsanitize=fuzzer,address,undefined. With another compiler and -DBIPOINTNET_FUZZ_FILES: a program that reads the
-// files on its command line.
+// The fuzz target of packed models: any bytes give a model or a FormatError, and a model computes what the interpreter
+// of docs/format.md in naive.h computes. A mutation breaks the checksum, so the target also reads the bytes with a new
+// one. With clang: libFuzzer, -fsanitize=fuzzer,address,undefined. With another compiler and -DBIPOINTNET_FUZZ_FILES: a
+// program that reads the files on its command line.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
+#include <optional>
+#include <utility>
 #include <vector>
 
-#include "format/network.h"
+#include "naive.h"
+#include "packed_writer.h"
 
 namespace {
+
+constexpr std::size_t kMaxWork = 1 << 20;  // products of a run, and numbers in memory
+
+using bipointnet::Bytes;
 
 // A join lists earlier kept values, each once, at least one of points, and its width is the sum of theirs.
 bool sound_join(const bipointnet::Network& network, const bipointnet::Layer& layer, std::size_t kept) {
@@ -64,13 +73,88 @@ bool sound(const bipointnet::Network& network) {
          network.golden.size() == rows * network.classes.size();
 }
 
+void expect(bool holds) {
+  if (!holds) std::abort();
+}
+
+std::optional<bipointnet::Network> parsed(const Bytes& bytes) {
+  try {
+    bipointnet::Network network = bipointnet::parse(bytes.data(), bytes.size());
+    expect(sound(network));
+    return network;
+  } catch (const bipointnet::FormatError&) {
+    return std::nullopt;
+  }
+}
+
+// Whether a run on `points` points is fast.
+bool is_small(const bipointnet::Network& network, std::size_t points) {
+  std::size_t work = points * static_cast<std::size_t>(network.channels);
+  for (const bipointnet::Layer& layer : network.layers) {
+    const auto inputs = static_cast<std::size_t>(layer.inputs), outputs = static_cast<std::size_t>(layer.outputs);
+    work += (layer.on_points ? points : 1) * outputs * (layer.op == bipointnet::Op::keep ? 1 : inputs + 1);
+  }
+  return work <= kMaxWork;
+}
+
+// The logits of a cloud, or none if they are not finite.
+std::optional<std::vector<float>> logits_of(const bipointnet::Model& model, const std::vector<float>& cloud,
+                                            unsigned threads) {
+  const std::size_t points = cloud.size() / static_cast<std::size_t>(model.network().channels);
+  std::vector<float> logits(model.logits(1, points));
+  try {
+    model.predict(cloud.data(), 1, points, true, threads, model.network().categories.empty() ? -1 : 0, logits.data());
+  } catch (const bipointnet::InputError&) {
+    return std::nullopt;
+  }
+  return logits;
+}
+
+void check_run(const bipointnet::Model& model, std::size_t points) {
+  const bipointnet::Network& network = model.network();
+  std::vector<float> cloud(points * static_cast<std::size_t>(network.channels));
+  std::uint32_t state = 1;
+  for (float& number : cloud) {
+    state = state * 1664525 + 1013904223;
+    number = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-30f;
+  }
+  const auto found = logits_of(model, cloud, 1);
+  const int category = network.categories.empty() ? -1 : 0;
+  const std::vector<float> expected = flat(bipointnet::interpret(network, cloud, category).back());
+  if (found) {
+    expect(bipointnet::same_bits(*found, expected));
+    expect(logits_of(model, cloud, 3) == found);
+  } else {
+    expect(std::any_of(expected.begin(), expected.end(), [](float v) { return !std::isfinite(v); }));
+  }
+}
+
+// Plans the network, runs its golden cloud and compares a few runs with the interpreter. The golden logits of mutants
+// are wrong, so they are first compared as the file says and then accepted whatever they are.
+void run(bipointnet::Network network) {
+  constexpr std::size_t kPoints[] = {1, 5, 70};
+  const auto golden = static_cast<std::size_t>(network.golden_points);
+  if (!is_small(network, std::max(golden, kPoints[2]))) return;
+  const bipointnet::Kernels& kernels = bipointnet::find_kernels("portable");
+  try {
+    const bipointnet::Model model(network, kernels);
+  } catch (const bipointnet::FormatError&) {
+  }
+  network.golden_tolerance = std::numeric_limits<double>::infinity();
+  try {
+    const bipointnet::Model model(std::move(network), kernels);
+    for (const std::size_t points : kPoints) check_run(model, points);
+  } catch (const bipointnet::FormatError&) {  // golden logits that are not finite
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
-  try {
-    if (!sound(bipointnet::parse(bytes, size))) std::abort();
-  } catch (const bipointnet::FormatError&) {
-  }
+  Bytes file(bytes, bytes + size);
+  parsed(file);
+  bipointnet::sign(file);
+  if (auto network = parsed(file)) run(std::move(*network));
   return 0;
 }
 

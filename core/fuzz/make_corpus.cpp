@@ -1,4 +1,5 @@
-// Writes a few small packed models, the initial corpus of the fuzzer, into the folder given on the command line.
+// Writes the initial corpus of a fuzz target into a folder: make_corpus TARGET FOLDER. For fuzz_format it is a few small
+// packed models; a target without files of its own starts with nothing.
 #include <fstream>
 #include <iostream>
 
@@ -28,11 +29,12 @@ bool write(const std::string& path, const Bytes& bytes) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 2) {
-    std::cerr << "usage: make_corpus FOLDER\n";
+  if (count != 3) {
+    std::cerr << "usage: make_corpus TARGET FOLDER\n";
     return 2;
   }
-  const std::string folder = arguments[1];
+  const std::string target = arguments[1], folder = arguments[2];
+  if (target != "fuzz_format") return 0;
   const bool written =
       write(folder + "/tiny.bpn", tiny_file().bytes()) && write(folder + "/small.bpn", small_file().bytes()) &&
       write(folder + "/full.bpn", full_file().bytes()) && write(folder + "/scaled.bpn", scaled_file().bytes()) &&

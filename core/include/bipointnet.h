@@ -20,7 +20,7 @@ typedef struct bipointnet_model bipointnet_model;
 typedef enum {
     BIPOINTNET_OK = 0,
     BIPOINTNET_ERROR_FILE = 1,   /* a file cannot be read */
-    BIPOINTNET_ERROR_FORMAT = 2, /* bytes that are not a packed model */
+    BIPOINTNET_ERROR_FORMAT = 2, /* not a packed model, or a damaged one */
     BIPOINTNET_ERROR_INPUT = 3,  /* an invalid cloud or argument */
     BIPOINTNET_ERROR_ISA = 4,    /* BIPOINTNET_ISA is unknown or not supported by this machine */
     BIPOINTNET_ERROR_MEMORY = 5
@@ -48,7 +48,7 @@ const char *bipointnet_category_name(const bipointnet_model *model, size_t index
  *   cloud    float32, cloud by cloud, point by point, `channels` floats per point. Shift large coordinates, like those
  *            of maps, near 0 before you convert them to float32; otherwise the shape is lost
  *   raw      0 normalizes each cloud as the manifest says; nonzero uses the coordinates as they are
- *   threads  at least 1; they share the clouds, or the points of a single cloud
+ *   threads  1 to 1024; they share the clouds, or the points of a single cloud
  *   logits   clouds x classes floats */
 bipointnet_status bipointnet_predict(const bipointnet_model *model, const float *cloud, size_t clouds, size_t points,
                                      int raw, unsigned threads, float *logits);

@@ -2,9 +2,6 @@
 #include "bipointnet.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -12,6 +9,7 @@
 #include <vector>
 
 #include "engine/model.h"
+#include "format/file.h"
 #include "kernels/dispatch.h"
 
 struct bipointnet_model {
@@ -19,10 +17,6 @@ struct bipointnet_model {
 };
 
 namespace {
-
-struct FileError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 thread_local std::string last_error;
 
@@ -41,7 +35,7 @@ bipointnet_status guarded(const Work& work) {
   try {
     work();
     return BIPOINTNET_OK;
-  } catch (const FileError& error) {
+  } catch (const bipointnet::FileError& error) {
     return fail(BIPOINTNET_ERROR_FILE, error.what());
   } catch (const bipointnet::FormatError& error) {
     return fail(BIPOINTNET_ERROR_FORMAT, error.what());
@@ -52,19 +46,6 @@ bipointnet_status guarded(const Work& work) {
   } catch (const std::exception& error) {
     return fail(BIPOINTNET_ERROR_INPUT, error.what());
   }
-}
-
-std::vector<std::uint8_t> read_file(const char* path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "rb"), std::fclose);
-  if (!file) throw FileError(std::string(path) + ": cannot open the file (" + std::strerror(errno) + ")");
-  std::vector<std::uint8_t> bytes;
-  std::uint8_t part[65536];
-  while (const std::size_t count = std::fread(part, 1, sizeof part, file.get())) {
-    bytes.insert(bytes.end(), part, part + count);
-  }
-  if (std::ferror(file.get()))
-    throw FileError(std::string(path) + ": cannot read the file (" + std::strerror(errno) + ")");
-  return bytes;
 }
 
 std::string task_error(const bipointnet_model* model, const std::string& expected) {
@@ -98,9 +79,11 @@ bipointnet_status bipointnet_load(const char* path, bipointnet_model** model) {
     require(model, "model");
     *model = nullptr;
     require(path, "path");
-    const std::vector<std::uint8_t> bytes = read_file(path);
     try {
+      const std::vector<std::uint8_t> bytes = bipointnet::read_packed_file(path);
       *model = make(bytes.data(), bytes.size());
+    } catch (const bipointnet::FileError& error) {
+      throw bipointnet::FileError(std::string(path) + ": cannot read the file (" + error.what() + ")");
     } catch (const bipointnet::FormatError& error) {
       throw bipointnet::FormatError(std::string(path) + ": " + error.what());
     }
@@ -176,8 +159,7 @@ bipointnet_status bipointnet_segment(const bipointnet_model* model, const float*
     if (!model->model.network().per_point()) {
       throw bipointnet::InputError(task_error(model, "task part or semantic; bipointnet_predict classifies clouds"));
     }
-    bipointnet::check_point_count(points);
-    std::vector<float> own(logits == nullptr ? model->model.logits(points) : 0);
+    std::vector<float> own(logits == nullptr ? model->model.logits(1, points) : 0);
     float* written = logits == nullptr ? own.data() : logits;
     model->model.predict(cloud, 1, points, raw != 0, threads, category, written);
     if (labels != nullptr) label_points(model->model.network(), category, written, points, labels);

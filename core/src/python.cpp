@@ -8,9 +8,12 @@
 #include <memory>
 #include <optional>
 
+#include "clouds/finish.h"
+#include "clouds/read.h"
 #include "engine/delta.h"
 #include "engine/model.h"
 #include "format/bits.h"
+#include "format/file.h"
 #include "kernels/dispatch.h"
 
 namespace nb = nanobind;
@@ -51,7 +54,7 @@ void require_channels(const Model& model, std::size_t channels) {
 nb::object predict(const Model& model, Batch points, bool raw, unsigned threads, int category) {
   require_channels(model, points.shape(2));
   const std::size_t clouds = points.shape(0), count = points.shape(1), classes = model.network().classes.size();
-  auto logits = std::make_unique<float[]>(clouds * model.logits(count));
+  auto logits = std::make_unique<float[]>(model.logits(clouds, count));
   {
     nb::gil_scoped_release unlocked;
     model.predict(points.data(), clouds, count, raw, threads, category, logits.get());
@@ -77,9 +80,79 @@ nb::list trace(const Model& model, Matrix points, bool raw, int category) {
   return values;
 }
 
+template <class T>
+nb::object array_of(std::vector<T> values, std::initializer_list<std::size_t> shape) {
+  auto* owned = new std::vector<T>(std::move(values));
+  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), shape, owner));
+}
+
+// A dict, as bipointnet.data.clouds expects it; arrays own their memory.
+nb::dict cloud_dict(bipointnet::clouds::Cloud cloud) {
+  nb::dict dict;
+  const std::size_t count = cloud.size();
+  dict["format"] = cloud.format;
+  dict["points"] = array_of(std::move(cloud.points), {count, 3});
+  dict["origin"] = nb::make_tuple(cloud.origin[0], cloud.origin[1], cloud.origin[2]);
+  dict["colors"] = cloud.colors.empty() ? nb::none() : array_of(std::move(cloud.colors), {count, 3});
+  const std::size_t faces = cloud.faces.size() / 3;
+  dict["faces"] = faces == 0 ? nb::none() : array_of(std::move(cloud.faces), {faces, 3});
+  nb::list fields;
+  for (bipointnet::clouds::Column& column : cloud.fields) {
+    fields.append(nb::make_tuple(column.name, array_of(std::move(column.values), {count})));
+  }
+  dict["fields"] = fields;
+  dict["columns"] = cloud.columns;
+  dict["dropped"] = cloud.dropped;
+  dict["kept"] = cloud.kept.empty() ? nb::none() : array_of(std::move(cloud.kept), {count});
+  dict["notes"] = cloud.notes;
+  return dict;
+}
+
+nb::dict read_cloud(const std::string& path, const std::vector<std::string>& columns, bool strict) {
+  bipointnet::clouds::Cloud cloud;
+  {
+    nb::gil_scoped_release unlocked;
+    cloud = bipointnet::clouds::read_cloud(path, {columns, strict});
+  }
+  return cloud_dict(std::move(cloud));
+}
+
+using Doubles = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Faces = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// For formats that other libraries parse: columns (C, N) and their names.
+nb::dict finish_cloud(const std::string& format, const std::vector<std::string>& names,
+                      const std::vector<unsigned>& bits, Doubles columns, std::optional<Faces> faces, bool strict) {
+  if (columns.shape(0) != names.size() || bits.size() != names.size()) throw nb::value_error("one name per column");
+  bipointnet::clouds::Parsed parsed;
+  parsed.format = format;
+  const std::size_t count = columns.shape(1);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const double* values = columns.data() + i * count;
+    parsed.columns.push_back({names[i], bits[i], {values, values + count}});
+  }
+  if (faces) parsed.faces.assign(faces->data(), faces->data() + faces->size());
+  bipointnet::clouds::Cloud cloud;
+  {
+    nb::gil_scoped_release unlocked;
+    cloud = bipointnet::clouds::finish(std::move(parsed), strict);
+  }
+  return cloud_dict(std::move(cloud));
+}
+
 void load(Model* self, nb::bytes data, const std::optional<std::string>& isa) {
   new (self) Model(bipointnet::parse(static_cast<const std::uint8_t*>(data.data()), data.size()),
                    bipointnet::find_kernels(isa.value_or("")));
+}
+
+nb::bytes read_packed_file(const std::string& path) {
+  std::vector<std::uint8_t> bytes;
+  {
+    nb::gil_scoped_release unlocked;
+    bytes = bipointnet::read_packed_file(path);
+  }
+  return nb::bytes(bytes.data(), bytes.size());
 }
 
 }  // namespace
@@ -87,8 +160,16 @@ void load(Model* self, nb::bytes data, const std::optional<std::string>& isa) {
 NB_MODULE(_core, module) {
   module.doc() = "The compiled core of bipointnet.";
   nb::exception<bipointnet::FormatError>(module, "FormatError", PyExc_ValueError);
+  nb::exception<bipointnet::FileError>(module, "FileError", PyExc_OSError);
   nb::exception<bipointnet::InputError>(module, "InputError", PyExc_ValueError);
   nb::exception<bipointnet::IsaError>(module, "IsaError", PyExc_ValueError);
+  nb::exception<bipointnet::clouds::CloudError>(module, "CloudError", PyExc_ValueError);
+  module.def("read_cloud", &read_cloud, nb::arg("path"), nb::arg("columns") = std::vector<std::string>(),
+             nb::arg("strict") = false, "The cloud or mesh in a file; see core/src/clouds/cloud.h.");
+  module.def("finish_cloud", &finish_cloud, nb::arg("format"), nb::arg("names"), nb::arg("bits"), nb::arg("columns"),
+             nb::arg("faces").none(), nb::arg("strict"),
+             "The cloud in the columns (C, N) of a file that another library has parsed.");
+  module.def("cloud_suffixes", &bipointnet::clouds::cloud_suffixes, "The suffixes that read_cloud() accepts.");
   module.def("pack_signs", &pack_signs, nb::arg("values"),
              "Pack the signs of a (rows, columns) float32 matrix into (rows, ceil(columns / 64)) uint64 words.\n\n"
              "Bit c % 64 of word c // 64 is 1 where column c is >= 0 (-0.0 too), 0 where it is negative or NaN; "
@@ -105,6 +186,10 @@ NB_MODULE(_core, module) {
   module.def(
       "default_isa", [] { return std::string(bipointnet::find_kernels().name); },
       "The default instruction set: BIPOINTNET_ISA, or the best one.");
+  module.def(
+      "read_packed_file", [](nb::bytes path) { return read_packed_file({path.c_str(), path.size()}); }, nb::arg("path"),
+      "The bytes of a packed model, given its path as bytes (`os.fsencode`). The header is checked first: after a wrong\n"
+      "one nothing else is read.");
   nb::class_<Model>(module, "Model", "A packed model that is ready to run.")
       .def("__init__", &load, nb::arg("data"), nb::arg("isa") = nb::none())
       .def_prop_ro("manifest", [](const Model& model) { return model.network().manifest; })

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <iostream>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -168,8 +170,8 @@ struct Naive {
 
 inline std::vector<float> activated(std::vector<float> y, Activation activation) {
   for (float& v : y) {
-    if (activation == Activation::relu) v = std::max(v, 0.0f);
-    if (activation == Activation::hardtanh) v = std::min(std::max(v, -1.0f), 1.0f);
+    if (activation == Activation::relu) v = v > 0 ? v : 0.0f;
+    if (activation == Activation::hardtanh) v = v < -1 ? -1.0f : v > 1 ? 1.0f : v;
   }
   return y;
 }
@@ -263,17 +265,17 @@ inline std::vector<Naive> interpret(const Network& network, const std::vector<fl
     } else if (layer.op == Op::pool) {
       next.emplace_back(at(layer.outputs));
       for (std::size_t k = 0; k < at(layer.outputs); ++k) {
-        float largest = current[0][k];
+        float largest = -std::numeric_limits<float>::infinity();  // NaN is never larger
         double sum = 0, group = 0;
         for (std::size_t i = 0; i < n; ++i) {
-          largest = std::max(largest, current[i][k]);
+          if (current[i][k] > largest) largest = current[i][k];
           group += double{current[i][k]};
           if (i % 64 == 63 || i == n - 1) {
             sum += group;
             group = 0;
           }
         }
-        next[0][k] = layer.pool == Pool::max ? largest : static_cast<float>(sum / static_cast<double>(n));
+        next[0][k] = layer.pool == Pool::max ? (largest == 0 ? 0.0f : largest) : static_cast<float>(sum / static_cast<double>(n));
       }
     } else if (layer.op == Op::matrix) {
       std::vector<float> m = current[0];
@@ -347,32 +349,40 @@ inline std::vector<float> flat(const Naive& value) {
   return numbers;
 }
 
-// Compares every value on every instruction set, and the logits for several numbers of threads. Clouds with an even
-// number of points have duplicate codes.
-inline void check_network(Network network, std::initializer_list<int> sizes) {
+// Equal bits; all NaN are equal.
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  const auto same = [](float x, float y) { return (x != x && y != y) || std::memcmp(&x, &y, sizeof x) == 0; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
+}
+
+// Compares every value on every instruction set, and the logits for several numbers of threads.
+inline void check_cloud(Network network, const std::vector<float>& cloud) {
   set_golden(network);
+  const std::size_t points = cloud.size() / at(network.channels);
   const int categories = static_cast<int>(network.categories.size()), category = categories > 0 ? categories / 2 : -1;
-  for (const int points : sizes) {
-    const std::vector<float> cloud = random_cloud(points, network.channels, points % 2 == 0);
-    const std::vector<Naive> expected = interpret(network, cloud, category);
-    for (const Kernels* kernels : available_kernels()) {
-      const Model model(network, *kernels);
-      const std::vector<Value> values = model.trace(cloud.data(), at(points), true, category);
-      CHECK_EQUAL(values.size(), expected.size());
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        if (!CHECK(values[i].numbers == flat(expected[i]))) {
-          std::cerr << "  " << kernels->name << ", " << points << " points, operation " << i << "\n";
-        }
+  const std::vector<Naive> expected = interpret(network, cloud, category);
+  for (const Kernels* kernels : available_kernels()) {
+    const Model model(network, *kernels);
+    const std::vector<Value> values = model.trace(cloud.data(), points, true, category);
+    CHECK_EQUAL(values.size(), expected.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!CHECK(same_bits(values[i].numbers, flat(expected[i])))) {
+        std::cerr << "  " << kernels->name << ", " << points << " points, operation " << i << "\n";
       }
-      for (const unsigned threads : {1u, 2u, 5u}) {
-        std::vector<float> logits(model.logits(at(points)));
-        model.predict(cloud.data(), 1, at(points), true, threads, category, logits.data());
-        if (!CHECK(logits == flat(expected.back()))) {
-          std::cerr << "  " << kernels->name << ", " << points << " points, " << threads << " threads\n";
-        }
+    }
+    for (const unsigned threads : {1u, 2u, 5u}) {
+      std::vector<float> logits(model.logits(1, points));
+      model.predict(cloud.data(), 1, points, true, threads, category, logits.data());
+      if (!CHECK(same_bits(logits, flat(expected.back())))) {
+        std::cerr << "  " << kernels->name << ", " << points << " points, " << threads << " threads\n";
       }
     }
   }
+}
+
+// The same for random clouds. Those with an even number of points have duplicate codes.
+inline void check_network(const Network& network, std::initializer_list<int> sizes) {
+  for (const int points : sizes) check_cloud(network, random_cloud(points, network.channels, points % 2 == 0));
 }
 
 }  // namespace bipointnet

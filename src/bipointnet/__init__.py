@@ -35,6 +35,7 @@ _PUBLIC = {
     "DGCNN": "models",
     "EntropyMax": "nn",
     "EntropyMean": "nn",
+    "FormatError": "errors",
     "IRNet": "nn",
     "LSR": "nn",
     "MaxPool": "nn",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from bipointnet.config import Config as Config
     from bipointnet.convert import binarize as binarize
     from bipointnet.data import open_dataset as open_dataset
+    from bipointnet.errors import FormatError as FormatError
     from bipointnet.errors import UserError as UserError
     from bipointnet.models import DGCNN as DGCNN
     from bipointnet.models import PartPointNet as PartPointNet

@@ -6,6 +6,9 @@ from numpy.typing import NDArray
 class FormatError(ValueError):
     """A file is not a valid packed model."""
 
+class FileError(OSError):
+    """The operating system cannot read a file; the message is its reason."""
+
 class InputError(ValueError):
     """Clouds or a category do not fit the model."""
 
@@ -45,6 +48,9 @@ def pack_signs(values: NDArray[np.float32]) -> NDArray[np.uint64]:
 
 def delta(n: int) -> float:
     """The shift of a max pool over n points."""
+
+def read_packed_file(path: bytes) -> bytes:
+    """The bytes of a packed model, given its path as bytes. After a wrong header nothing else is read."""
 
 def isas() -> list[str]:
     """The instruction sets of this machine, fastest first."""

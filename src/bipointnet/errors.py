@@ -1,4 +1,4 @@
-"""The one exception for a user's mistakes."""
+"""The exception for a user's mistakes, and its kind for damaged model files."""
 
 
 class UserError(ValueError):
@@ -13,4 +13,16 @@ class UserError(ValueError):
         ... except UserError as error:
         ...     print(error)
         method is 'lrs'; expected one of fp, bnn, xnor, xnor++, bi-real, abc-net, ir-net, lsr; did you mean 'lsr'?
+    """
+
+
+class FormatError(UserError):
+    """A file that is not a packed model, or a damaged one.
+
+    Example:
+        >>> import bipointnet
+        >>> try:
+        ...     bipointnet.load("README.md")
+        ... except bipointnet.FormatError as error:
+        ...     print("damaged:", error)  # doctest: +SKIP
     """

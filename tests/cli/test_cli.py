@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -216,10 +217,41 @@ def test_data_with_different_classes_are_refused(trained, tmp_path):
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
         for name in ("ball", "stick"):
-            (tmp_path / split / name).symlink_to(data / split / name)
+            (tmp_path / split / f"my {name}s").symlink_to(data / split / name)
     sentence = complaint("eval", folder, tmp_path)
-    assert "its 2 classes are not the 3 of" in sentence
-    assert "expected the same class names" in sentence
+    assert "the network knows none of the classes my balls, my sticks; expected some of ball, plate, stick" in sentence
+
+
+@learning
+def test_a_run_is_evaluated_on_new_files(trained, tmp_path):
+    """Of a folder without a test split, all files that it has not seen are tested; stdout stays clean JSON."""
+    data, folder = trained
+    write_clouds(tmp_path / "halves", blobs(7, 40, 48), blobs(8, 1, 48))
+    new = (tmp_path / "halves" / "train").rename(tmp_path / "new")
+    shutil.copy(sorted((data / "train" / "ball").iterdir())[0], new / "ball" / "seen.npy")
+    (new / "vase").mkdir()
+    shutil.copy(sorted((new / "stick").iterdir())[0], new / "vase" / "a.npy")
+    done = run("eval", folder, new, "--json")
+    assert json.loads(done.stdout)["clouds"] == 40
+    assert "tested: 40 that are new to it; left out: 1 of its training files" in done.stderr
+    assert "left out: vase (a class that the network does not know)" in done.stderr
+
+
+def test_train_says_what_it_read(tmp_path):
+    """And skips bad files only on request."""
+    write_clouds(tmp_path / "halves", blobs(7, 60, 48), blobs(8, 1, 48))
+    data = (tmp_path / "halves" / "train").rename(tmp_path / "data")
+    (data / "ball" / "bad.npy").write_bytes(b"garbage")
+    assert "or pass --skip-bad" in complaint("train", data, *QUICK, "-o", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    done = run("train", data, *QUICK, "--epochs", "1", "-o", tmp_path / "run", "--skip-bad", "--json")
+    assert done.returncode == 0, done.stderr
+    stored = json.loads((tmp_path / "run" / "data.json").read_text())
+    assert stored["held_out"] == json.loads(done.stdout)["held_out"]
+    assert [skipped["name"] for skipped in stored["skipped"]] == ["ball/bad.npy"]
+    assert f"{data}: layout CLASS/*, 3 classes, " in done.stderr
+    assert f"held out for the test: {stored['held_out'][0]}, " in done.stderr
+    assert "left out: ball/bad.npy (is not a whole .npy file" in done.stderr
 
 
 def test_without_a_terminal_training_prints_lines(monkeypatch):

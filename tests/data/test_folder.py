@@ -1,28 +1,17 @@
-"""Folders of your own clouds: their splits, and the layouts that open_dataset() recognizes."""
+"""Folders of your own clouds: the layouts that open_dataset() recognizes, and what it says about the others."""
 
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from dataset_errors import error_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from own_files import write_classes, write_cloud
 
 from bipointnet.data import clouds, folder, open_dataset, shapes
+from bipointnet.data.dataset import PointClouds
+from bipointnet.data.summary import Summary
 from bipointnet.errors import UserError
-
-
-def write_cloud(path: Path, points: int = 40, value: float = 0.0) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, np.stack([np.arange(points), np.full(points, value), np.zeros(points)], axis=1))
-    return path
-
-
-def write_classes(root: Path, **counts: int) -> Path:
-    for label, (name, count) in enumerate(counts.items()):
-        for index in range(count):
-            write_cloud(root / name / f"{name}{index}.npy", value=100 * label + index)
-    return root
 
 
 def test_given_split(tmp_path: Path) -> None:
@@ -37,126 +26,6 @@ def test_given_split(tmp_path: Path) -> None:
     assert data.test.labels.tolist() == [0, 1]
     assert data.train.points[:, 0, 1].tolist() == [100, 101, 0, 1, 2]  # each label belongs to its own file
     assert all(len(set(cloud[:, 0])) == 32 for cloud in data.train.points)
-
-
-# The test split of a folder without one
-
-NAMES = st.sets(st.text("abcdefgh0123456789_", min_size=1, max_size=3), min_size=2, max_size=40)
-
-
-def forced(names: set[str], seed: int) -> set[str]:
-    """The file that is on its side only because both splits need one: at most one."""
-    low = {name for name in names if folder._hash(name, seed) < 0.2}
-    return folder.hash_split(names, seed) ^ low
-
-
-@settings(deadline=None)
-@given(NAMES, st.text("xyz", min_size=1, max_size=9), st.integers(0, 1000))
-def test_adding_a_file_moves_no_other_file_unless_a_split_would_be_empty(names: set[str], new: str, seed: int) -> None:
-    before, after = folder.hash_split(names, seed), folder.hash_split(names | {new}, seed)
-    moved = (before ^ after) - {new}
-    assert moved <= forced(names, seed) | forced(names | {new}, seed)
-    assert max(len(forced(names, seed)), len(moved)) <= 1
-
-
-@settings(deadline=None)
-@given(NAMES, st.integers(0, 1000))
-def test_both_splits_have_a_file_and_the_order_of_the_files_is_irrelevant(names: set[str], seed: int) -> None:
-    tested = folder.hash_split(names, seed)
-    assert tested < names
-    assert tested
-    assert folder.hash_split(sorted(names, reverse=True), seed) == tested
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_fifth_of_many_files_is_held_out(seed: int) -> None:
-    count = 20_000
-    share = len(folder.hash_split([f"cup/{k}.ply" for k in range(count)], seed)) / count
-    assert abs(share - 0.2) < 5 * np.sqrt(0.2 * 0.8 / count)  # 5 standard deviations of a binomial share
-
-
-def test_the_hash_is_the_same_on_every_machine() -> None:
-    held_out = folder.hash_split([f"cup/cup{k}.npy" for k in range(10)])
-    assert held_out == {"cup/cup2.npy", "cup/cup7.npy"}
-
-
-def held_out_of(root: Path, seed: int = 0, held_out: tuple[str, ...] = ()) -> set[str]:
-    """The held-out files of classes that `write_classes` wrote, checked against the points of both splits."""
-    data = open_dataset(str(root), 16, seed, held_out=held_out)
-    files = sorted(root.glob("*/*.npy"))
-    values = {f"{file.parent.name}/{file.name}": np.load(file)[0, 1] for file in files}
-    expected = {False: [], True: []}
-    for name, value in values.items():
-        expected[name in data.held_out].append(value)
-    assert data.train.points[:, 0, 1].tolist() == expected[False]
-    assert data.test.points[:, 0, 1].tolist() == expected[True]
-    for split in (data.train, data.test):
-        assert split.labels.tolist() == [int(value // 100) for value in split.points[:, 0, 1]]
-    assert sorted(data.held_out) == list(data.held_out)
-    return set(data.held_out)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.integers(2, 12), min_size=1, max_size=3), st.integers(0, 1000))
-def test_a_new_scan_moves_no_training_file_into_the_test_split(
-    tmp_path_factory: pytest.TempPathFactory, counts: list[int], seed: int
-) -> None:
-    root = write_classes(tmp_path_factory.mktemp("data"), **{f"class{i}": count for i, count in enumerate(counts)})
-    names = {f"class{i}/class{i}{k}.npy" for i, count in enumerate(counts) for k in range(count)}
-    before = held_out_of(root, seed)
-    assert before < names
-    write_cloud(root / "class0" / "new.npy", value=99)
-    assert held_out_of(root, seed, tuple(before)) == before, "the list of a checkpoint decides"
-    of_class = {name for name in names if name.startswith("class0/")}
-    may_move = forced(of_class, seed) | forced(of_class | {"class0/new.npy"}, seed) | {"class0/new.npy"}
-    assert held_out_of(root, seed) ^ before <= may_move
-
-
-def test_one_more_file_leaves_the_split_of_the_others(tmp_path: Path) -> None:
-    write_classes(tmp_path, cup=20)
-    before = held_out_of(tmp_path)
-    for k in range(30):
-        write_cloud(tmp_path / "cup" / f"new{k}.npy", value=20 + k)
-    assert {name for name in held_out_of(tmp_path) if "new" not in name} == before
-
-
-def test_split_depends_on_the_seed(tmp_path: Path) -> None:
-    write_classes(tmp_path, cup=20)
-    assert len({tuple(sorted(held_out_of(tmp_path, seed))) for seed in range(4)}) == 4
-
-
-def test_a_list_of_held_out_files_is_the_test_split(tmp_path: Path) -> None:
-    write_classes(tmp_path, cup=4, bowl=3, vase=1)
-    held_out = ("cup/cup0.npy", "cup/gone.npy", "bowl/bowl2.npy", "bowl/bowl1.npy")
-    (tmp_path / "bowl" / "bowl1.npy").unlink()
-    data = open_dataset(str(tmp_path), 16, held_out=held_out)
-    assert data.held_out == ("bowl/bowl2.npy", "cup/cup0.npy"), "files that no longer exist are skipped"
-    assert data.test.labels.tolist() == [0, 1]
-    assert data.train.labels.tolist() == [0, 1, 1, 1, 2], "new classes and files are training files"
-    for name in ("cup/cup1", "cup/cup2", "cup/cup3", "bowl/bowl0", "vase/vase0"):
-        (tmp_path / f"{name}.npy").unlink()
-    (tmp_path / "vase").rmdir()
-    data = open_dataset(str(tmp_path), 16, held_out=held_out)
-    assert (data.train.points.shape, data.channels) == ((0, 16, 3), 3), "training files are not needed for the test"
-    assert data.test.points[:, 0, 1].tolist() == [102, 0]
-
-
-def test_a_list_of_held_out_files_that_are_all_gone(tmp_path: Path) -> None:
-    write_classes(tmp_path, cup=4)
-    with pytest.raises(UserError) as caught:
-        open_dataset(str(tmp_path), 16, held_out=("cup/b.npy", "cup/a.npy"))
-    assert str(caught.value) == (
-        f"{tmp_path}: none of the 2 held-out test files is here (the first was cup/a.npy); name the folder the model"
-        " was trained on, or put new files to test on into test/CLASS/ and the others into train/CLASS/"
-    )
-
-
-def test_data_with_a_split_of_their_own_hold_out_no_files(tmp_path: Path) -> None:
-    write_classes(tmp_path / "train", cup=3)
-    write_classes(tmp_path / "test", cup=1)
-    assert open_dataset(str(tmp_path), 16).held_out == ()
-    data = open_dataset(str(tmp_path), 16, held_out=("cup/cup0.npy",))
-    assert (len(data.train), len(data.test), data.held_out) == (3, 1, ())
 
 
 # Files and layouts
@@ -199,7 +68,10 @@ def test_parent_of_one_data_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("present", "lacking"), [("train", "test"), ("test", "train")])
 def test_half_a_split(tmp_path: Path, present: str, lacking: str) -> None:
     write_classes(tmp_path / present, cup=2)
-    assert error_of(tmp_path).startswith(f"{tmp_path}: there is no folder {lacking}/ beside the other split; add it")
+    message = error_of(tmp_path)
+    assert message.startswith(
+        f"{tmp_path}: there are no {lacking} files beside the other split (layout {present}/CLASS/*)"
+    )
 
 
 @pytest.mark.parametrize(("more", "fewer"), [("train", "test"), ("test", "train")])
@@ -227,10 +99,8 @@ def test_class_without_files(tmp_path: Path, split: bool) -> None:
 def test_class_with_one_file(tmp_path: Path) -> None:
     write_classes(tmp_path, cup=2, bowl=1)
     message = error_of(tmp_path)
-    assert message.startswith(
-        f"{tmp_path / 'bowl'}: the folder of this class has one cloud (bowl0.npy), expected at least two"
-    )
-    assert "add another or remove the folder" in message
+    assert message.startswith(f"{tmp_path}: the class 'bowl' has one cloud (bowl/bowl0.npy), expected at least two")
+    assert "add another or remove the class" in message
 
 
 def test_bad_cloud_is_named(tmp_path: Path) -> None:
@@ -250,19 +120,221 @@ def test_unknown_layouts(tmp_path: Path) -> None:
     message = error_of(tmp_path)
     assert message.startswith(f"{tmp_path}: the folder is empty, not a recognized layout; expected one of: ModelNet")
     assert "train_files.txt with *.h5" in message
-    assert "train/CLASS/* with test/CLASS/*" in message
+    assert "CLASS/train/* with CLASS/test/*, or train/CLASS/* with test/CLASS/*" in message
     file = write_cloud(tmp_path / "cloud.npy")
     assert error_of(file).startswith(f"{file}: is a file, not a folder")
     assert "the folder holds cloud.npy, not a recognized layout" in error_of(tmp_path)
     with pytest.raises(UserError, match="holds no folders, expected one per class"):
-        folder.folder(tmp_path, 16)
+        folder.find(tmp_path)
 
 
 def test_points_must_be_positive(tmp_path: Path) -> None:
     assert error_of(tmp_path, points=0) == "--points is 0, expected at least 1"
 
 
-def test_shapes_are_the_same_for_every_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "shapes", lambda points, seed: (points, seed))
-    assert open_dataset("shapes", 100, seed=5) == (1024, 0)
-    assert open_dataset("shapes", 1024, seed=5) == (2048, 0)
+def test_shapes_are_the_same_for_every_seed(tiny: PointClouds, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(shapes, "shapes", lambda points, seed: asked.append((points, seed)) or tiny)
+    open_dataset("shapes", 100, seed=5)
+    open_dataset("shapes", 1024, seed=5)
+    assert asked == [(1024, 0), (2048, 0)]
+
+
+# Names of splits
+
+NAMES = ("train", "training", "test", "testing", "val", "valid", "validation")
+SPELLINGS = [spell(name) for name in NAMES for spell in (str.lower, str.capitalize, str.upper)]
+
+
+def summary_of(path: Path) -> Summary:
+    found = open_dataset(str(path), 16).summary
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("names", list(permutations(NAMES, 2)))
+def test_two_splits_are_never_two_classes(tmp_path: Path, names: tuple[str, str]) -> None:
+    spellings = (str.lower, str.capitalize, str.upper)
+    for number, spell in enumerate(product(spellings, repeat=2)):
+        first, second = (each(name) for each, name in zip(spell, names, strict=True))
+        root = write_classes(tmp_path / str(number), **{first: 3, second: 3})
+        message = error_of(root)
+        assert message.startswith(f"{root}: the classes would be named ")
+        assert " is the name of a split; expected names of objects: CLASS/*" in message
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_a_split_is_not_a_class(tmp_path: Path, name: str) -> None:
+    """Neither alone, nor beside a class, nor in a manifest; only the vehicle is."""
+    assert "is the name of a split" in error_of(write_classes(tmp_path / "alone", **{name: 3}))
+    beside = write_classes(tmp_path / "beside", **{name: 3, "car": 3})
+    if name.casefold() == "train":
+        assert open_dataset(str(beside), 16).classes == tuple(sorted([name, "car"]))
+    else:
+        assert "is the name of a split" in error_of(beside)
+    rows = [f"beside/{name}/{name}{k}.npy,{name}\n" for k in range(3)]
+    (tmp_path / "list.csv").write_text("path,class\n" + "".join(rows))
+    assert "is the name of a split" in error_of(tmp_path / "list.csv")
+
+
+@pytest.mark.parametrize("train", ["train", "Training", "TRAIN"])
+@pytest.mark.parametrize("test", ["test", "Testing", "val", "VALID", "validation"])
+@pytest.mark.parametrize("inner", [True, False], ids=["CLASS/split", "split/CLASS"])
+def test_splits_by_any_of_their_names(tmp_path: Path, train: str, test: str, inner: bool) -> None:
+    for split, value, name in product((train, test), (0, 1), ("cup", "bowl")):
+        place = tmp_path / (f"{name}/{split}" if inner else f"{split}/{name}")
+        write_cloud(place / f"{value}.npy", value=10 * (name == "cup") + value + 100 * (split == test))
+    data = open_dataset(str(tmp_path), 16)
+    assert data.classes == ("bowl", "cup")
+    assert data.train.points[:, 0, 1].tolist() == [0, 1, 10, 11]
+    assert data.test.points[:, 0, 1].tolist() == [100, 101, 110, 111]
+    assert data.held_out == ()
+    found = summary_of(tmp_path)
+    patterns = [f"CLASS/{split}/*" if inner else f"{split}/CLASS/*" for split in (train, test)]
+    assert found.layout == " with ".join(patterns)
+    assert found.notes == ((f"{test}/ is the test split, as there is no test/",) if test[0] in "vV" else ())
+
+
+@pytest.mark.parametrize("inner", [True, False], ids=["CLASS/split", "split/CLASS"])
+def test_a_validation_split_beside_a_test_split_is_named(tmp_path: Path, inner: bool) -> None:
+    for value, (split, name) in enumerate(product(("train", "val", "test"), ("cup", "bowl"))):
+        write_cloud(tmp_path / (f"{name}/{split}" if inner else f"{split}/{name}") / "a.npy", value=value)
+    assert summary_of(tmp_path).notes == ("val/ with 2 files is not used: test/ is the test split",)
+    assert len(open_dataset(str(tmp_path), 16).train) == 2
+
+
+def test_two_folders_for_one_split(tmp_path: Path) -> None:
+    for split in ("train", "training", "test"):
+        write_classes(tmp_path / split, cup=2)
+    assert error_of(tmp_path).startswith(f"{tmp_path}: has train/ and training/ for one split")
+
+
+def test_one_class_of_a_data_set_is_no_data_set(tmp_path: Path) -> None:
+    """FINDINGS: this trained a classifier of "test" against "train"."""
+    for name, split in product(("cup", "bowl"), ("train", "test")):
+        write_cloud(tmp_path / name / split / "a.ply.npy")
+    assert open_dataset(str(tmp_path), 16).classes == ("bowl", "cup")
+    assert "name the folder that holds them" in error_of(tmp_path / "cup")
+
+
+def test_classes_with_and_without_splits(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        write_cloud(tmp_path / "cup" / split / "a.npy")
+    write_cloud(tmp_path / "bowl" / "b.npy")
+    assert error_of(tmp_path).startswith(f"{tmp_path / 'bowl'}: holds files, while other classes hold train/ and test/")
+    (tmp_path / "bowl" / "b.npy").unlink()
+    assert error_of(tmp_path).startswith(f"{tmp_path / 'bowl'}: the folder of this class has no file that can be read")
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_classes_that_differ_only_in_case(tmp_path: Path, split: bool) -> None:
+    write_classes(tmp_path / "train" if split else tmp_path, Cup=2, bowl=2)
+    write_classes(tmp_path / "test" if split else tmp_path, cup=2, bowl=2)
+    message = error_of(tmp_path)
+    assert message.startswith(f"{tmp_path}: the classes 'Cup' (")
+    assert "differ only in upper and lower case; give them one name" in message
+
+
+# What is left out
+
+
+def test_what_is_left_out_is_named(tmp_path: Path) -> None:
+    write_classes(tmp_path, cup=2, bowl=2)
+    (tmp_path / "README.md").write_text("hello")
+    write_cloud(tmp_path / "stray.npy")
+    write_cloud(tmp_path / "cup" / "more" / "a.npy")
+    (tmp_path / "cup" / "notes.md").write_text("hello")
+    (tmp_path / "cup" / "LICENSE").write_text("hello")
+    (tmp_path / "cup" / "gone.ply").symlink_to(tmp_path / "nowhere.ply")
+    (tmp_path / ".hidden").mkdir()
+    found = summary_of(tmp_path)
+    assert {skipped.name: skipped.reason for skipped in found.skipped} == {
+        "README.md": "a file beside the folders",
+        "stray.npy": "a file beside the folders",
+        "cup/more/": "a folder inside the folder of a class",
+        "cup/notes.md": "no reader for '.md'",
+        "cup/LICENSE": "no suffix",
+        "cup/gone.ply": "a broken link",
+    }
+
+
+def test_what_is_beside_the_splits_is_named(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        write_classes(tmp_path / split, cup=2)
+    write_classes(tmp_path, bowl=2)
+    write_cloud(tmp_path / "train" / "stray.npy")
+    reasons = {skipped.name: skipped.reason for skipped in summary_of(tmp_path).skipped}
+    assert reasons == {"bowl/": "a folder beside the splits", "train/stray.npy": "a file beside the classes"}
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    write_classes(tmp_path / "elsewhere", cup=3, bowl=3)
+    (tmp_path / "data").mkdir()
+    for name in ("cup", "bowl"):
+        (tmp_path / "data" / name).symlink_to(tmp_path / "elsewhere" / name)
+    assert open_dataset(str(tmp_path / "data"), 16).classes == ("bowl", "cup")
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_classes(tmp_path, cup=2, bowl=2)
+    listed = Path.iterdir
+
+    def refuse(path: Path) -> object:
+        if path.name == "cup":
+            raise PermissionError(13, "Permission denied")
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert error_of(tmp_path) == (
+        f"{tmp_path / 'cup'}: cannot be listed (Permission denied); check the folder's permissions"
+    )
+
+
+# Bad files
+
+
+def test_all_bad_files_are_named_at_once(tmp_path: Path) -> None:
+    write_classes(tmp_path, cup=8, bowl=8)
+    for k in range(6):
+        (tmp_path / "cup" / f"bad{k}.npy").write_bytes(b"garbage")
+    write_cloud(tmp_path / "bowl" / "small.npy", points=15)
+    message = error_of(tmp_path)
+    assert message.startswith(f"{tmp_path}: 7 of 23 files cannot be used: ")
+    assert message.count("is not a whole .npy file") == 4
+    assert "bowl/small.npy (holds 15 points, expected at least 16), cup/bad0.npy (" in message
+    assert message.endswith("and 2 more; correct or remove these files, pass --points 15 or fewer, or pass --skip-bad")
+
+
+def test_bad_files_are_left_out_on_request(tmp_path: Path) -> None:
+    write_classes(tmp_path, cup=5, bowl=5)
+    good = open_dataset(str(tmp_path), 16)
+    (tmp_path / "cup" / "bad.npy").write_bytes(b"garbage")
+    write_cloud(tmp_path / "bowl" / "small.npy", points=15)
+    data = open_dataset(str(tmp_path), 16, skip_bad=True)
+    assert len(data.train) + len(data.test) == len(good.train) + len(good.test) == 10
+    assert data.summary is not None
+    reasons = {skipped.name: skipped.reason for skipped in data.summary.skipped}
+    assert reasons["bowl/small.npy"] == "holds 15 points, expected at least 16"
+    assert reasons["cup/bad.npy"].startswith("is not a whole .npy file")
+    assert "bad" not in " ".join(name for name, _ in data.trained_on)
+    for file in (tmp_path / "cup").glob("cup*.npy"):
+        file.write_bytes(b"garbage")
+    with pytest.raises(UserError, match="class 'cup' has no cloud in the train and the test split"):
+        open_dataset(str(tmp_path), 16, skip_bad=True)
+
+
+def test_published_data_are_not_skipped(tmp_path: Path) -> None:
+    (tmp_path / "train_files.txt").write_text("a.h5")
+    with pytest.raises(UserError, match="a published data set; --skip-bad is for files of your own"):
+        open_dataset(str(tmp_path), 16, skip_bad=True)
+
+
+def test_many_clouds_with_too_few_points(tmp_path: Path) -> None:
+    write_classes(tmp_path, cup=3, bowl=3)
+    write_cloud(tmp_path / "cup" / "small.npy", points=30)
+    assert error_of(tmp_path, points=64).startswith(
+        f"{tmp_path}: 7 of 7 files cannot be used: bowl/bowl0.npy (holds 40 points, expected at least 64), "
+    )
+    assert error_of(tmp_path, points=64).endswith(
+        " and 2 more; correct or remove these files, pass --points 30 or fewer, or pass --skip-bad"
+    )

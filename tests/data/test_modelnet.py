@@ -13,6 +13,10 @@ from bipointnet.data.dataset import PointClouds
 from bipointnet.errors import UserError
 
 CLASSES = ("airplane", "flower_pot")
+PLY = (
+    "ply\nformat ascii 1.0\nelement vertex 5\nproperty float x\nproperty float y\nproperty float z\nend_header\n"
+    + "0 0 0\n1 0 0\n0 1 0\n0 0 1\n1 1 1\n"
+)
 TRIANGLE = "OFF3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n"
 
 
@@ -201,14 +205,21 @@ def test_pool_ends_at_the_smallest_cloud(text: Path) -> None:
 
 
 def test_text_of_modelnet10(tmp_path: Path) -> None:
+    """The published folder has both lists. A list that is named chooses its data set."""
     both = write_text_layout(write_text_layout(tmp_path / "data"), "modelnet10")
-    (both / "modelnet10_test.txt").write_text("airplane_0003\n")
-    assert len(open_dataset(str(both), 16).test) == 2  # ModelNet40 is chosen if both lists exist
+    (both / "modelnet10_test.txt").write_text("flower_pot_0002\nairplane_0003\nairplane_0002\n")
+    found = open_dataset(str(both), 16)
+    assert len(found.test) == 2
+    assert found.summary is not None
+    assert found.summary.notes == (f"modelnet10 is here, too; to open it, name {both / 'modelnet10_train.txt'}",)
+    for name in ("train", "test", "shape_names"):
+        assert len(open_dataset(str(both / f"modelnet10_{name}.txt"), 16).test) == 3
+        assert len(open_dataset(str(both / f"modelnet40_{name}.txt"), 16).test) == 2
     for file in both.glob("modelnet40_*"):
         file.unlink()
+    assert len(open_dataset(str(both), 16).test) == 3
+    (both / "modelnet10_test.txt").write_text("airplane_0003\n")
     assert "class 'flower_pot' has no cloud in the test split" in error_of(both)
-    (both / "modelnet10_test.txt").write_text("airplane_0003\nflower_pot_0002\n")
-    assert len(open_dataset(str(both), 16).test) == 2
 
 
 def same(a: PointClouds, b: PointClouds) -> bool:
@@ -298,6 +309,19 @@ def test_meshes(tmp_path: Path) -> None:
 def test_name_by_number_of_classes(tmp_path: Path, count: int, name: str) -> None:
     folder = write_meshes(tmp_path / "data", tuple(f"class{index:02}" for index in range(count)))
     assert open_dataset(str(folder), 4).name == name
+
+
+@pytest.mark.parametrize("own", ["airplane/train/mine.off", "airplane/test/airplane_0009.ply", "airplane/val/a_1.off"])
+def test_meshes_with_other_names_are_not_modelnet(tmp_path: Path, own: str) -> None:
+    """A file of another format was ignored, and somebody's own meshes were named ModelNet."""
+    folder = write_meshes(tmp_path / "data", CLASSES)
+    count = len(open_dataset(str(folder), 4).train) + len(open_dataset(str(folder), 4).test)
+    write(folder / own, TRIANGLE if own.endswith(".off") else PLY)
+    data = open_dataset(str(folder), 4)
+    assert data.name == ("modelnet" if "val" in own else "folder")
+    assert len(data.train) + len(data.test) == count + ("val" not in own)
+    assert data.summary is not None
+    assert len(data.summary.notes) == ("val" in own)
 
 
 def test_unreadable_mesh(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""ShapeNet Part in its two published layouts, and the errors for broken files."""
+"""ShapeNet Part in its three published layouts, and the errors for broken files."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -92,6 +93,29 @@ def text(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def pairs_v0(tmp_path: Path) -> Path:
+    """Version 0: points and parts in separate files, parts numbered from 1 in each category."""
+    folder = tmp_path / "shapenetcore_partanno_segmentation_benchmark_v0"
+    lists = folder / "train_test_split"
+    lists.mkdir(parents=True)
+    for name, split in SPLITS.items():
+        assert split.point_labels is not None
+        names = []
+        for shape, label in enumerate(split.labels):
+            synset = SYNSETS[label]
+            for kind in ("points", "points_label"):
+                (folder / synset / kind).mkdir(parents=True, exist_ok=True)
+            np.savetxt(folder / synset / "points" / f"{name}{shape}.pts", split.points[shape], fmt="%.6f")
+            own = split.point_labels[shape] - PARTS[label][0] + 1
+            np.savetxt(folder / synset / "points_label" / f"{name}{shape}.seg", own, fmt="%d")
+            names.append(f"shape_data/{synset}/{name}{shape}")
+        (lists / f"shuffled_{name}_file_list.json").write_text(json.dumps(names))
+    lines = [f"{name}\t{synset}\n" for name, synset in zip(CLASSES, SYNSETS, strict=True)]
+    (folder / "synsetoffset2category.txt").write_text("".join(lines))
+    return folder
+
+
 def test_part_lists_are_those_of_the_literature():
     assert sum(map(len, PARTS)) == len(POINT_CLASSES) == 50
     assert np.concatenate(PARTS).tolist() == list(range(50))
@@ -118,8 +142,9 @@ def pairs(split: Split, shape: int) -> set[tuple[float, ...]]:
     return {tuple(row) for row in np.column_stack([split.points[shape], split.point_labels[shape]]).tolist()}
 
 
-def test_text_has_the_points_of_hdf5(text: Path, hdf5: Path):
-    drawn, stored = open_dataset(str(text), 16), open_dataset(str(hdf5), 16)
+@pytest.mark.parametrize("layout", ["text", "pairs_v0"])
+def test_text_has_the_points_of_hdf5(layout: str, hdf5: Path, request: pytest.FixtureRequest):
+    drawn, stored = open_dataset(str(request.getfixturevalue(layout)), 16), open_dataset(str(hdf5), 16)
     for one, other in ((drawn.train, stored.train), (drawn.test, stored.test)):
         assert one.points.shape == (len(other), 2048, 3)
         assert one.point_labels is not None
@@ -149,6 +174,55 @@ def test_text_depends_on_the_seed_and_is_cached_until_a_file_changes(text: Path,
     shape = np.flatnonzero(last.test.labels == 3)[0]
     assert pairs(last.test, shape) == {(0.5, 0.25, 0.125, 9.0)}
     np.testing.assert_array_equal(last.train.points, first.train.points)
+
+
+# Version 0
+
+
+def test_version_0_without_lists_holds_out_a_fifth(pairs_v0: Path):
+    shutil.rmtree(pairs_v0 / "train_test_split")
+    data = open_dataset(str(pairs_v0), 16)
+    assert np.bincount(data.train.labels).tolist() == [3] * 16
+    assert np.bincount(data.test.labels).tolist() == [1] * 16
+    assert data.summary is not None
+    assert data.held_out == data.summary.held_out
+    assert all(name.split("/")[1] == "points" for name in data.held_out)
+    assert data.summary.points == (POINTS,) * 3
+    for synset in SYNSETS[:1]:
+        for file in sorted((pairs_v0 / synset / "points").glob("*.pts"))[1:]:
+            file.unlink()
+    assert error_of(pairs_v0).startswith(f"{pairs_v0 / SYNSETS[0] / 'points'}: holds 1 files, expected at least two")
+
+
+def test_version_0_is_read_again_if_the_parts_change(pairs_v0: Path):
+    first = open_dataset(str(pairs_v0), 16)
+    seg = pairs_v0 / SYNSETS[3] / "points_label"
+    (file,) = (file for file in seg.glob("test*.seg"))
+    file.write_text("2\n" * POINTS)
+    last = open_dataset(str(pairs_v0), 16)
+    changed = [shape for shape in range(16) if pairs(first.test, shape) != pairs(last.test, shape)]
+    assert [last.test.labels[shape] for shape in changed] == [3]
+    assert last.test.point_labels is not None
+    assert set(last.test.point_labels[changed[0]]) == {PARTS[3][1]}
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("1\n" * (POINTS - 1), f"has {POINTS - 1} parts for the {POINTS} points of test"),
+        ("1\n" * (POINTS - 1) + "5\n", f"point {POINTS - 1} has the part 5, expected 1 to 4, the parts of Car"),
+        ("0\n" * POINTS, "point 0 has the part 0, expected 1 to 4, the parts of Car"),
+        ("1.5\n" * POINTS, "point 0 has the part 1.5, expected 1 to 4"),
+        ("wheel\n" * POINTS, "line 1 is 'wheel', expected the 1 numbers part"),
+        (None, "cannot be read (No such file or directory)"),
+    ],
+)
+def test_bad_parts_of_version_0(pairs_v0: Path, content: str | None, sentence: str):
+    (file,) = (pairs_v0 / SYNSETS[3] / "points_label").glob("test*.seg")
+    file.unlink()
+    if content is not None:
+        file.write_text(content)
+    assert error_of(pairs_v0).startswith(f"{file}: {sentence}")
 
 
 # One category

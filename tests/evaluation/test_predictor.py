@@ -11,6 +11,7 @@ import bipointnet
 from bipointnet.config import Config
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.data.normalize import normalize
+from bipointnet.data.reading import fingerprint
 from bipointnet.errors import UserError
 from bipointnet.evaluation import evaluate, from_file, inspection, metrics
 from bipointnet.evaluation.model_file import identify
@@ -272,7 +273,10 @@ def test_a_run_is_evaluated_on_the_files_it_held_out(classifier, tmp_path):
             np.save(tmp_path / "data" / name / f"{i}.npy", rng.normal(size=(40, 3)).astype(np.float32))
     held_out = ["a/5.npy", "b/0.npy", "c/3.npy"]
     tensors, facts = checkpoint.load(classifier / "last.safetensors")
-    checkpoint.save(tmp_path / "last.safetensors", tensors, {**facts, "held_out": held_out})
+    files = {f"{name}/{i}.npy": tmp_path / "data" / name / f"{i}.npy" for name in "abc" for i in range(6)}
+    trained_on = [(name, fingerprint(file).hex()) for name, file in files.items() if name not in held_out]
+    recorded = {"held_out": held_out, "trained_on": trained_on}
+    checkpoint.save(tmp_path / "last.safetensors", tensors, {**facts, **recorded})
     predictor = open_model(tmp_path)
     assert predictor.held_out == tuple(held_out)
     data = evaluate.open_test_data(predictor, str(tmp_path / "data"))

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import zlib
 from dataclasses import dataclass
 from itertools import chain, pairwise, product
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from conftest import VARIANTS
 from hypothesis import given
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from packed_networks import CLASSES, cloud, network, shaken, with_layer
 from torch import nn
 
+from bipointnet import load
 from bipointnet.config import Config
 from bipointnet.convert import binarize
 from bipointnet.data.normalize import normalize
@@ -244,7 +247,28 @@ def test_the_file_has_the_documented_format(tmp_path):
     assert all(one[1] == other[0] for one, other in pairwise(offsets))
     assert start + offsets[-1][1] == size
     used = {f"{i}.{name}" for i, op in enumerate(manifest["program"]) for name in TENSORS.get(op["op"], ())}
-    assert set(header) == used | {"golden"}
+    assert set(header) == used | {"golden", "checksum"}
+    assert header["checksum"] == {"dtype": "U64", "shape": [1], "data_offsets": [size - start - 8, size - start]}
+    assert int.from_bytes(content[-8:], "little") == zlib.crc32(content[:-8])
+
+
+def test_any_safetensors_reader_shows_the_tensors(tmp_path):
+    path = tmp_path / "model.bpn"
+    pack.export(network(), path, classes=CLASSES)
+    tensors = safetensors.numpy.load_file(path)
+    checksum = tensors.pop("checksum")
+    assert checksum.tolist() == [zlib.crc32(path.read_bytes()[:-8])]
+    expected = reference.read(path).tensors
+    assert set(tensors) == set(expected)
+    assert all(np.array_equal(tensors[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("variant", [{}, {"tnets": True}, {"method": "xnor"}, {"method": "fp", "pool": "max"}], ids=str)
+def test_the_golden_vector_has_the_bits_of_the_core(variant, tmp_path):
+    golden_vector = packed(network(**variant), tmp_path).tensors["golden"]
+    golden = load(tmp_path / "model.bpn").manifest["golden"]
+    logits = load(tmp_path / "model.bpn").logits(reference.golden_cloud(golden["seed"], golden["points"], 3))
+    assert np.array_equal(logits.view(np.uint32), golden_vector.view(np.uint32))
 
 
 TENSORS = {

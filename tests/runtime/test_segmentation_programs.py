@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from bipointnet import _core
 from bipointnet.packing.bits import pack_bits
+from bipointnet.packing.container import file_bytes
 from bipointnet.runtime import reference
 from bipointnet.runtime.reference import Packed, run_program
 
@@ -101,7 +101,7 @@ class Program:
 
 
 def content(packed: Packed) -> bytes:
-    return safetensors.numpy.save(packed.tensors, metadata={"bipointnet": json.dumps(packed.manifest)})
+    return file_bytes(json.dumps(packed.manifest), packed.tensors)
 
 
 def matrix(program: Program, size: int) -> None:

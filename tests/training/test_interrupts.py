@@ -171,6 +171,6 @@ def test_a_full_disk_is_one_sentence_and_keeps_the_last_checkpoint(folder_of_clo
 def test_an_interrupted_run_says_so_in_its_checkpoint(tiny: PointClouds, tmp_path):
     with pytest.raises(Interrupted):
         train(QUICK, tiny, tmp_path / "run", on_progress=interrupt_at([(2, 3)], signal.SIGINT))
-    facts = checkpoint.load_facts(tmp_path / "run" / "last.safetensors")
+    facts = checkpoint.load(tmp_path / "run" / "last.safetensors")[1]
     assert (facts["epoch"], facts["epochs"]) == (1, 3)
     assert not (tmp_path / "run" / "result.json").exists()

@@ -18,6 +18,7 @@ import torch
 
 from bipointnet.config import CHOICES, Config
 from bipointnet.data.dataset import PointClouds
+from bipointnet.data.summary import Summary
 from bipointnet.errors import UserError
 from bipointnet.evaluation.networks import evaluate
 from bipointnet.models import checkpoint
@@ -189,9 +190,9 @@ seen = {}
 def alphas(run):
     return {k: v.tolist() for k, v in run.model.state_dict().items() if k.endswith("alpha")}
 epoch = t.Run.run_epoch
-def spy(run, number, on_progress):
+def spy(run, *arguments):
     seen.setdefault("start", alphas(run))
-    row = epoch(run, number, on_progress)
+    row = epoch(run, *arguments)
     seen["end"] = alphas(run)
     seen["weight"] = run.model.state_dict()["pooled.linear.weight"].double().sum().item()
     return row
@@ -257,7 +258,7 @@ def test_compile_checks_itself_and_learns_the_same(tiny, tmp_path):
     plain = train(dataclasses.replace(config, compile=False), tiny, tmp_path / "plain")
     rows = [list(csv.DictReader((tmp_path / run / "metrics.csv").open())) for run in ("compiled", "plain")]
     assert float(rows[0][0]["loss"]) == pytest.approx(float(rows[1][0]["loss"]), rel=0.05)
-    assert compiled["recipe"] == plain["recipe"] == "custom"
+    assert compiled["instead"] == plain["instead"] == {"batch": 96, "epochs": 2, "lr": 3e-3}
 
 
 def test_compile_that_changes_gradients_is_refused(tiny, tmp_path, monkeypatch):
@@ -293,7 +294,7 @@ def test_every_tenth_epoch_and_the_last_ten_are_evaluated():
 def test_result_has_the_documented_keys(tiny, tmp_path):
     figures = train(dataclasses.replace(QUICK, epochs=1), tiny, tmp_path)
     promised = {"dataset", "model", "method", "pool", "recipe", "seed", "points", "epochs"}
-    promised |= {"last_oa", "best_oa", "seconds", "device", "commit", "version", "held_out", "data_path"}
+    promised |= {"last_oa", "best_oa", "seconds", "device", "commit", "version", "held_out", "data", "layout"}
     assert promised <= figures.keys()
     assert json.loads((tmp_path / "result.json").read_text()) == figures
     assert next(csv.reader((tmp_path / "metrics.csv").open())) == list(COLUMNS)
@@ -362,12 +363,29 @@ def test_a_single_class_is_refused(tiny, tmp_path):
 
 
 def test_the_held_out_files_and_the_data_path_are_recorded(tiny, tmp_path):
-    data = dataclasses.replace(tiny, held_out=("ball/1.npy", "stick/7.npy"))
+    held_out, trained_on = ("ball/1.npy", "stick/7.npy"), (("ball/2.npy", "00ff"),)
+    summary = Summary("my/clouds", "CLASS/*", (), held_out=held_out)
+    data = dataclasses.replace(tiny, held_out=held_out, trained_on=trained_on, summary=summary)
     figures = train(dataclasses.replace(QUICK, epochs=1), data, tmp_path, data_path="my/clouds")
     assert figures["held_out"] == ["ball/1.npy", "stick/7.npy"]
-    assert figures["data_path"] == "my/clouds"
+    assert (figures["data"], figures["layout"]) == ("my/clouds", "CLASS/*")
     for name in ("last", "best", "resume"):
-        assert checkpoint.load(tmp_path / f"{name}.safetensors")[1]["held_out"] == ["ball/1.npy", "stick/7.npy"]
+        facts = checkpoint.load(tmp_path / f"{name}.safetensors")[1]
+        assert facts["held_out"] == ["ball/1.npy", "stick/7.npy"]
+        assert facts["trained_on"] == [["ball/2.npy", "00ff"]]
+    assert json.loads((tmp_path / "data.json").read_text())["held_out"] == ["ball/1.npy", "stick/7.npy"]
+
+
+def test_a_run_resumes_with_the_files_it_was_started_with(tiny, tmp_path):
+    """A file that was added may move another one from the test to the training."""
+    files = (("ball/1.npy", "01"), ("ball/2.npy", "02"))
+    train(dataclasses.replace(QUICK, epochs=1), dataclasses.replace(tiny, trained_on=files), tmp_path)
+    changed = dataclasses.replace(tiny, trained_on=(files[0], ("ball/3.npy", "03")))
+    with pytest.raises(UserError, match=r"1 are new or edited, 1 are gone, the first is ball/2\.npy"):
+        train(dataclasses.replace(QUICK, epochs=1), changed, tmp_path, resume=True)
+    train(
+        dataclasses.replace(QUICK, epochs=1), dataclasses.replace(tiny, trained_on=files[::-1]), tmp_path, resume=True
+    )
 
 
 def test_progress_is_reported_after_every_step_and_epoch(tiny, tmp_path):

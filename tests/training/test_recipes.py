@@ -57,7 +57,7 @@ def test_result_json_separates_picks_from_options_that_were_given(tiny, tmp_path
 def test_train_says_what_it_picked_and_takes_every_option_that_is_given(folder_of_clouds, tmp_path):
     quick = ["--epochs", "1", "--points", "8", "--device", "cpu", "--json"]
     picked = run("train", folder_of_clouds, *quick, "-o", tmp_path / "auto")
-    assert picked.stderr.startswith("Recipe auto for 96 training clouds of 3 classes: --batch 16 --lr 0.01 ")
+    assert "\nRecipe auto for 96 training clouds of 3 classes: --batch 16 --lr 0.01 " in picked.stderr
     config = json.loads(picked.stdout)["config"]
     assert {name: config[name] for name in ("recipe", "epochs", "batch", "shift")} == {
         "recipe": "auto",

@@ -1,4 +1,4 @@
-// Vectors that start on a cache line, as the loads of the kernels require.
+// Vectors that start on a cache line, as the loads of the kernels require. Sizes that overflow are std::bad_alloc.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,12 @@
 #include <vector>
 
 namespace bipointnet {
+
+// a * b, a number of items in memory.
+inline std::size_t checked_product(std::size_t a, std::size_t b) {
+  if (b != 0 && a > static_cast<std::size_t>(-1) / b) throw std::bad_alloc();
+  return a * b;
+}
 
 template <class T>
 struct AlignedAllocator {
@@ -17,8 +23,7 @@ struct AlignedAllocator {
   AlignedAllocator(const AlignedAllocator<U>&) {}
 
   T* allocate(std::size_t count) {
-    if (count > static_cast<std::size_t>(-1) / sizeof(T)) throw std::bad_alloc();
-    return static_cast<T*>(::operator new(count * sizeof(T), kAlignment));
+    return static_cast<T*>(::operator new(checked_product(count, sizeof(T)), kAlignment));
   }
   void deallocate(T* p, std::size_t) { ::operator delete(p, kAlignment); }
   bool operator==(const AlignedAllocator&) const { return true; }

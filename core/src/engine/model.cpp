@@ -21,7 +21,7 @@ Model::Model(Network network, const Kernels& kernels)
 
 void Model::check_golden() const {
   const std::size_t points = static_cast<std::size_t>(network_.golden_points);
-  std::vector<float> numbers(points * static_cast<std::size_t>(network_.channels)), found(logits(points));
+  std::vector<float> numbers(points * static_cast<std::size_t>(network_.channels)), found(logits(1, points));
   std::uint64_t state = network_.golden_seed;
   for (float& number : numbers) {
     std::uint64_t z = state += 0x9e3779b97f4a7c15;
@@ -54,17 +54,25 @@ void Model::check_category(int category) const {
   }
 }
 
-void Model::predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads,
-                    int category, float* logits) const {
+std::size_t Model::logits(std::size_t clouds, std::size_t points) const {
   check_point_count(points);
-  check_category(category);
-  if (threads == 0) throw InputError("0 threads, expected at least 1");
+  const std::size_t classes = network_.classes.size();
   const std::size_t most = std::numeric_limits<std::size_t>::max() / sizeof(float) / points;
-  if (clouds > most / std::max(static_cast<std::size_t>(network_.channels), network_.classes.size())) {
+  if (clouds > most / std::max(size(network_.channels), classes)) {
     throw InputError(std::to_string(clouds) + " clouds of " + std::to_string(points) +
                      " points, expected as many as fit into memory");
   }
-  const std::size_t size = points * static_cast<std::size_t>(network_.channels), written = this->logits(points);
+  return clouds * (network_.per_point() ? points : 1) * classes;
+}
+
+void Model::predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads,
+                    int category, float* logits) const {
+  this->logits(clouds, points);
+  check_category(category);
+  if (threads < 1 || threads > kMaxThreads) {
+    throw InputError(std::to_string(threads) + " threads, expected 1 to " + std::to_string(kMaxThreads));
+  }
+  const std::size_t size = points * static_cast<std::size_t>(network_.channels), written = this->logits(1, points);
   if (clouds == 1) return run(numbers, points, raw, threads, category, logits, nullptr);
   parallel_for(clouds, std::min<std::size_t>(threads, clouds), [&](std::size_t i) {
     run(numbers + i * size, points, raw, 1, category, logits + i * written, nullptr);
@@ -72,10 +80,9 @@ void Model::predict(const float* numbers, std::size_t clouds, std::size_t points
 }
 
 std::vector<Value> Model::trace(const float* numbers, std::size_t points, bool raw, int category) const {
-  check_point_count(points);
+  std::vector<float> found(logits(1, points));
   check_category(category);
   std::vector<Value> values(network_.layers.size());
-  std::vector<float> found(logits(points));
   run(numbers, points, raw, 1, category, found.data(), &values);
   return values;
 }

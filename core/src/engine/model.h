@@ -13,6 +13,8 @@
 
 namespace bipointnet {
 
+constexpr unsigned kMaxThreads = 1024;
+
 class Model {
  public:
   // Throws FormatError if the network does not reproduce its golden vector.
@@ -29,8 +31,8 @@ class Model {
   // The value after every operation for one cloud.
   std::vector<Value> trace(const float* numbers, std::size_t points, bool raw, int category) const;
 
-  // The number of floats that predict() writes per cloud of `points` points.
-  std::size_t logits(std::size_t points) const { return (network_.per_point() ? points : 1) * network_.classes.size(); }
+  // The number of floats that predict() writes. Throws InputError if these, or the clouds, do not fit into memory.
+  std::size_t logits(std::size_t clouds, std::size_t points) const;
 
   const Network& network() const { return network_; }
   const Kernels& kernels() const { return kernels_; }

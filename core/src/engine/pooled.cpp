@@ -68,7 +68,8 @@ void Pooled::merge(const Pooled& other) {
 void Pooled::finish(const Layer& last, std::size_t points, Vector& value) const {
   const std::size_t inputs = static_cast<std::size_t>(last.inputs), outputs = static_cast<std::size_t>(last.outputs);
   if (last.op == Op::pool) {
-    value.floats.assign(largest.begin(), largest.end());
+    value.floats.clear();
+    for (const float number : largest) value.floats.push_back(number + 0.0f);  // -0 becomes +0
     for (const double sum : sums) value.floats.push_back(static_cast<float>(sum / static_cast<double>(points)));
     return;
   }

@@ -78,8 +78,10 @@ void Run::run_pass(const Pass& pass, float* logits) {
   const std::size_t points = shares ? shared_codes_.codes().size() : cloud_.points;
   const std::size_t blocks = (points + lanes_ - 1) / lanes_;
   // All passes that store something have the same blocks.
-  if (pass.stores_points)
-    state_.kept_slices.resize(std::max(state_.kept_slices.size(), blocks * plan_.kept_width * width_));
+  if (pass.stores_points) {
+    const std::size_t words = checked_product(blocks, plan_.kept_width * width_);
+    state_.kept_slices.resize(std::max(state_.kept_slices.size(), words));
+  }
   if (network_.layers[pass.first].op == Op::join) count_joined_vectors(pass.first);
 
   const bool ends = pass.last + 1 == network_.layers.size() && network_.per_point();

@@ -102,10 +102,16 @@ const char* name_of(Task task) {
 Network parse(const std::uint8_t* bytes, std::size_t size) {
   Network network;
   Tensors tensors(bytes, size, network.manifest);
+  tensors.check_file(bytes, size);
   const Json manifest(network.manifest, "manifest");
   read_manifest(manifest.root(), tensors, network);
   tensors.expect_all_used();
   return network;
+}
+
+std::uint64_t file_size(const std::uint8_t* bytes, std::size_t size) {
+  std::string manifest;
+  return Tensors(bytes, size, manifest).file_size();
 }
 
 }  // namespace bipointnet

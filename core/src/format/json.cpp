@@ -240,18 +240,36 @@ class Builder {
   std::vector<JsonNode>& nodes_;
 };
 
-// The double nearest to a JSON number. Some standard libraries lack from_chars for doubles.
+// Whether a JSON number other than 0 is at least 1 in size: whether its first digit other than 0, times the power of
+// ten of its exponent, is.
+bool is_large(std::string_view text) {
+  const std::size_t e = std::min(text.find_first_of("eE"), text.size());
+  const std::string_view digits = text.substr(0, e);
+  const auto point = static_cast<std::int64_t>(std::min(digits.find('.'), digits.size()));
+  const auto first = static_cast<std::int64_t>(std::min(digits.find_first_of("123456789"), digits.size()));
+  bool negative = false;
+  std::int64_t exponent = 0;
+  for (const char c : text.substr(e)) {
+    negative |= c == '-';
+    if (is_digit(c)) exponent = std::min<std::int64_t>(exponent * 10 + (c - '0'), std::int64_t{1} << 40);
+  }
+  return point - first + (negative ? -exponent : exponent) > 0;
+}
+
+// The double nearest to a JSON number: 0 for one that is too small, none for one that is too large. Some standard
+// libraries lack from_chars for doubles.
 std::optional<double> to_double(std::string_view text) {
   double value = 0;
 #ifdef __cpp_lib_to_chars
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ec != std::errc()) return std::nullopt;
+  const bool read = std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc();
 #else
   std::istringstream stream{std::string(text)};
   stream.imbue(std::locale::classic());
-  if (!(stream >> value)) return std::nullopt;
+  const bool read = static_cast<bool>(stream >> value);
 #endif
-  return value;
+  if (read) return value;
+  if (is_large(text)) return std::nullopt;
+  return text[0] == '-' ? -0.0 : 0.0;
 }
 
 }  // namespace

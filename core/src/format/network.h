@@ -90,4 +90,11 @@ const char* name_of(Task task);
 // not compared.
 Network parse(const std::uint8_t* bytes, std::size_t size);
 
+// For reading a file in steps, so that nothing is read after a wrong header: its first kLengthSize bytes give
+// header_size(), the number of bytes up to the end of the header; these give file_size(). Both throw FormatError.
+constexpr std::size_t kLengthSize = 8;
+std::uint64_t header_size(const std::uint8_t* bytes, std::size_t size);
+std::uint64_t file_size(const std::uint8_t* bytes, std::size_t size);
+void check_file_size(std::uint64_t found, std::uint64_t expected);  // throws FormatError if they differ
+
 }  // namespace bipointnet

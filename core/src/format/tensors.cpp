@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "format/bits.h"
+#include "format/checksum.h"
 #include "format/fields.h"
+#include "format/network.h"
 #include "format/text.h"
 
 namespace bipointnet {
@@ -13,6 +15,8 @@ namespace {
 
 constexpr std::uint64_t kMaxHeader = 16u << 20;
 constexpr std::uint64_t kHeaderAlignment = 8;
+constexpr std::size_t kChecksumSize = 8;
+constexpr const char* kChecksum = "checksum";
 
 template <class Word>
 Word little_endian(const std::uint8_t* bytes) {
@@ -89,15 +93,11 @@ Shape sizes(const Fields& fields, const std::string& key, std::int64_t low, std:
 }
 
 std::string_view header_of(const std::uint8_t* bytes, std::size_t size) {
-  if (size < kHeaderAlignment) fail("file", decimal(size) + " bytes", "8 or more");
-  const auto length = little_endian<std::uint64_t>(bytes);
-  if (length > kMaxHeader) fail("header", "length " + decimal(length), "at most " + decimal(kMaxHeader));
-  const std::uint64_t rest = size - kHeaderAlignment;
-  if (length > rest) fail("header", "length " + decimal(length), "at most the " + decimal(rest) + " bytes after it");
-  if (length % kHeaderAlignment != 0) fail("header", "length " + decimal(length), "a multiple of 8");
-  const char* text = reinterpret_cast<const char*>(bytes + kHeaderAlignment);
-  if (length == 0 || text[0] != '{') fail("header", "no '{' at its start", "a JSON object");
-  return {text, static_cast<std::size_t>(length)};
+  const std::uint64_t end = header_size(bytes, size);
+  if (size < end) check_file_size(size, end);  // at least so many
+  const char* text = reinterpret_cast<const char*>(bytes + kLengthSize);
+  if (end == kLengthSize || text[0] != '{') fail("header", "no '{' at its start", "a JSON object");
+  return {text, static_cast<std::size_t>(end) - kLengthSize};
 }
 
 std::string manifest_of(const JsonValue& metadata) {
@@ -106,15 +106,58 @@ std::string manifest_of(const JsonValue& metadata) {
   return fields.string("bipointnet");
 }
 
+// The product of the shape is compared with the number of bytes at every step, so it cannot overflow.
+void check_size(const std::string& what, Dtype dtype, const Shape& shape, std::uint64_t bytes) {
+  std::uint64_t need = bytes_of(dtype);
+  for (const std::uint64_t size : shape) {
+    if (size > 0 && need > bytes / size) {
+      fail(what, decimal(bytes) + " bytes", "more for shape " + text_of(shape) + " of " + name_of(dtype));
+    }
+    need *= size;
+  }
+  if (need != bytes) {
+    fail(what, decimal(bytes) + " bytes", decimal(need) + " for shape " + text_of(shape) + " of " + name_of(dtype));
+  }
+}
+
+std::string hexadecimal(std::uint64_t value) {
+  std::string text;
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[value >> shift & 15];
+  const std::size_t first = text.find_first_not_of('0');
+  return "0x" + (first == text.npos ? "0" : text.substr(first));
+}
+
 }  // namespace
+
+void check_file_size(std::uint64_t found, std::uint64_t expected) {
+  if (found < expected) fail("file", "cut short after " + decimal(found) + " bytes", decimal(expected));
+  if (found > expected) fail("file", "more bytes than its header describes", decimal(expected));
+}
+
+std::uint64_t header_size(const std::uint8_t* bytes, std::size_t size) {
+  if (size < kLengthSize) check_file_size(size, kLengthSize);
+  const auto length = little_endian<std::uint64_t>(bytes);
+  if (length > kMaxHeader) fail("header", "length " + decimal(length), "at most " + decimal(kMaxHeader));
+  if (length % kHeaderAlignment != 0) fail("header", "length " + decimal(length), "a multiple of 8");
+  return kLengthSize + length;
+}
 
 Tensors::Tensors(const std::uint8_t* bytes, std::size_t size, std::string& manifest) {
   const std::string_view header = header_of(bytes, size);
-  const std::size_t body = kHeaderAlignment + header.size();
-  body_ = bytes + body;
-  size_ = size - body;
+  header_size_ = kLengthSize + header.size();
+  body_ = bytes + kLengthSize + header.size();
   read_header(header, manifest);
   check_layout();
+  if (take(kChecksum, {Dtype::u64}, {1}, "").end != body_size_) {
+    fail(kChecksum, "a tensor before the end of the file", "the last tensor");
+  }
+}
+
+void Tensors::check_file(const std::uint8_t* bytes, std::size_t size) {
+  check_file_size(size, file_size());
+  const std::size_t end = size - kChecksumSize;
+  const std::uint64_t found = crc32(bytes, end), expected = little_endian<std::uint64_t>(bytes + end);
+  if (found != expected) fail(kChecksum, hexadecimal(found) + " over the bytes of the file", hexadecimal(expected));
 }
 
 void Tensors::read_header(std::string_view header, std::string& manifest) {
@@ -142,38 +185,19 @@ void Tensors::add(const std::string& name, const JsonValue& entry) {
   const Shape offsets = sizes(fields, "data_offsets", 2, 2);
   tensor.begin = offsets[0];
   tensor.end = offsets[1];
-  check_size(fields.what, tensor);
+  if (tensor.begin > tensor.end) fail(fields.what, "data_offsets " + text_of(offsets), "an ascending range");
+  check_size(fields.what, tensor.dtype, tensor.shape, tensor.end - tensor.begin);
   tensors_.emplace(name, std::move(tensor));
 }
 
-// The product of the shape is compared with the size of the file at every step, so it cannot overflow.
-void Tensors::check_size(const std::string& what, const Tensor& tensor) const {
-  if (tensor.begin > tensor.end || tensor.end > size_) {
-    fail(what, "data_offsets " + text_of({tensor.begin, tensor.end}),
-         "a range of the " + decimal(size_) + " bytes after the header");
-  }
-  const std::uint64_t bytes = tensor.end - tensor.begin;
-  std::uint64_t need = bytes_of(tensor.dtype);
-  for (const std::uint64_t size : tensor.shape) {
-    if (size > 0 && need > bytes / size) {
-      fail(what, decimal(bytes) + " bytes", "more for shape " + text_of(tensor.shape) + " of " + name_of(tensor.dtype));
-    }
-    need *= size;
-  }
-  if (need != bytes) {
-    fail(what, decimal(bytes) + " bytes",
-         decimal(need) + " for shape " + text_of(tensor.shape) + " of " + name_of(tensor.dtype));
-  }
-}
-
-// Sorted by their offsets, every tensor begins where the one before ends, and the last one ends at the end of the file.
-void Tensors::check_layout() const {
+// Sorted by their offsets, every tensor begins where the one before ends. The last one ends at the end of the file.
+void Tensors::check_layout() {
   std::vector<const Named*> order;
   for (const Named& named : tensors_) order.push_back(&named);
   std::sort(order.begin(), order.end(), [](const Named* a, const Named* b) {
     return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
   });
-  std::uint64_t end = 0;
+  std::uint64_t& end = body_size_;
   std::string before = "the header";
   for (const Named* named : order) {
     const Tensor& tensor = named->second;
@@ -185,7 +209,6 @@ void Tensors::check_layout() const {
     end = tensor.end;
     before = printable(named->first);
   }
-  if (end != size_) fail("file", decimal(size_ - end) + " bytes after " + before, "0");
 }
 
 void Tensors::expect_all_used() const {

@@ -1,5 +1,5 @@
 // The container of a packed model: a safetensors file with the strict profile of docs/format.md. A JSON header, then
-// the bytes of the tensors without gaps or overlaps.
+// the bytes of the tensors without gaps or overlaps. The last tensor is the checksum.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,15 @@ using Shape = std::vector<std::uint64_t>;
 // The tensors of a file. Each of them must be used.
 class Tensors {
  public:
-  // Reads the header of `size` bytes, which must outlive this object, and sets `manifest` to the text of the manifest.
-  // Throws FormatError, as all functions of this class do.
+  // Reads the header of a file of which the first `size` bytes are given, and sets `manifest` to the text of the
+  // manifest. The bytes must outlive this object. Throws FormatError, as all functions of this class do.
   Tensors(const std::uint8_t* bytes, std::size_t size, std::string& manifest);
+
+  // The size of the file, as the header says.
+  std::uint64_t file_size() const { return header_size_ + body_size_; }
+
+  // Checks the size of the file and its checksum, given all its bytes. To be called before any tensor is read.
+  void check_file(const std::uint8_t* bytes, std::size_t size);
 
   bool has(const std::string& name) const { return tensors_.count(name) != 0; }
 
@@ -52,15 +58,15 @@ class Tensors {
 
   void read_header(std::string_view header, std::string& manifest);
   void add(const std::string& name, const JsonValue& entry);
-  void check_size(const std::string& what, const Tensor& tensor) const;
-  void check_layout() const;
+  void check_layout();
   const Tensor& take(const std::string& name, std::initializer_list<Dtype> dtypes, const Shape& shape,
                      const std::string& reason);
   static std::size_t count_of(const Tensor& tensor);
   const std::uint8_t* at(const Tensor& tensor, std::size_t i) const;
 
+  std::uint64_t header_size_ = 0;  // with its length
+  std::uint64_t body_size_ = 0;
   const std::uint8_t* body_ = nullptr;
-  std::uint64_t size_ = 0;
   std::map<std::string, Tensor> tensors_;
 };
 

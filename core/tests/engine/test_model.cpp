@@ -116,6 +116,57 @@ Network full_precision(Pool kind) {
   return b.network;
 }
 
+// Floats of every kind are turned into bits at the end, so that the logits are finite.
+Network with_extremes(Pool kind, bool scaled) {
+  Builder b(3, 4);
+  b.start();
+  b.dense(20, Activation::none);
+  b.dense(24, Activation::relu);
+  b.dense(16, Activation::none);
+  b.dense(17, Activation::hardtanh);
+  if (scaled) {
+    b.sign_scaled();
+    b.bilinear_float(31, Activation::relu, Op::bilinear_scaled);
+  }
+  b.dense(9, Activation::none);
+  b.pool_floats(kind);
+  b.shift();
+  b.matrix(3);
+  b.start();
+  b.transform(0);
+  b.dense(21, Activation::none);
+  b.pool_floats(kind);
+  b.sign();
+  b.bilinear_float(4, Activation::none);
+  return b.network;
+}
+
+// Overflow, NaN, zeros of both signs and subnormal numbers have the same bits everywhere.
+void check_extremes() {
+  const std::vector<float> numbers = {0.0f,  -0.0f,   1e-45f, -1e-45f, 1e-38f,  -3e-39f, 1e-20f, -1e-20f,
+                                      1.0f,  -2.5f,   1e30f,  -1e30f,  3.4e38f, -3.4e38f};
+  for (const Pool kind : {Pool::max, Pool::mean}) {
+    for (const bool scaled : {false, true}) {
+      Network network = with_extremes(kind, scaled);
+      for (const int points : {1, 3, 65, 140}) {
+        for (const std::size_t kinds : {std::size_t{2}, std::size_t{8}, numbers.size()}) {
+          std::vector<float> cloud;
+          for (int i = 0; i < 3 * points; ++i) cloud.push_back(numbers[at(below(static_cast<int>(kinds)))]);
+          check_cloud(network, cloud);
+        }
+      }
+      for (Layer& layer : network.layers) {
+        for (float& weight : layer.weight) weight *= below(4) == 0 ? -0.0f : below(4) == 0 ? 1e25f : 1e-25f;
+        for (float& bias : layer.bias) bias *= -0.0f;
+      }
+      check_cloud(network, std::vector<float>(3 * 70, -0.0f));
+      std::vector<float> cloud;
+      for (int i = 0; i < 3 * 200; ++i) cloud.push_back(numbers[at(below(static_cast<int>(numbers.size())))]);
+      check_cloud(network, cloud);
+    }
+  }
+}
+
 void check_normalizing() {
   Network network = vanilla(3, 64, 64, 64, Pool::max, true);
   set_golden(network);
@@ -210,6 +261,7 @@ int main() {
   check_network(compared(), {1, 65, 600, 2001});
   check_network(full_precision(Pool::max), {1, 65, 600});
   check_network(full_precision(Pool::mean), {1, 64, 65, 600});
+  check_extremes();
   check_normalizing();
   check_errors();
   check_many_threads();

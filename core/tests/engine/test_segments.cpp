@@ -186,7 +186,7 @@ void check_categories() {
   set_golden(network);
   const Model model(network, find_kernels());
   const std::vector<float> cloud = random_cloud(40, 3, false);
-  std::vector<float> logits(model.logits(40)), others(logits.size());
+  std::vector<float> logits(model.logits(1, 40)), others(logits.size());
   const auto error = [&](const Model& asked, int category) {
     try {
       asked.predict(cloud.data(), 1, 40, true, 1, category, logits.data());
@@ -214,9 +214,9 @@ void check_many_clouds() {
   const Model model(network, find_kernels());
   const std::size_t points = 700, clouds = 6;
   const std::vector<float> numbers = random_cloud(static_cast<int>(points * clouds), 3, true);
-  std::vector<float> one_by_one(clouds * model.logits(points)), together(one_by_one.size());
+  std::vector<float> one_by_one(model.logits(clouds, points)), together(one_by_one.size());
   for (std::size_t i = 0; i < clouds; ++i) {
-    model.predict(&numbers[3 * points * i], 1, points, true, 1, 1, &one_by_one[i * model.logits(points)]);
+    model.predict(&numbers[3 * points * i], 1, points, true, 1, 1, &one_by_one[i * model.logits(1, points)]);
   }
   for (const unsigned threads : {1u, 3u}) {
     std::fill(together.begin(), together.end(), 0.0f);
@@ -227,7 +227,7 @@ void check_many_clouds() {
   std::vector<int> wrong(4);
   for (std::size_t t = 0; t < wrong.size(); ++t) {
     threads.emplace_back([&, t] {
-      std::vector<float> logits(model.logits(points));
+      std::vector<float> logits(model.logits(1, points));
       for (std::size_t i = 0; i < 3 * clouds; ++i) {
         const std::size_t c = (t + i) % clouds;
         model.predict(&numbers[3 * points * c], 1, points, true, 1 + i % 2, 1, logits.data());

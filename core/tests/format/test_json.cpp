@@ -1,4 +1,7 @@
 // Any text gives JSON values or a FormatError with the position and what was found.
+#include <cmath>
+#include <limits>
+
 #include "format/format_errors.h"
 
 using namespace bipointnet;
@@ -44,6 +47,19 @@ void test_json_numbers() {
   CHECK(number("2.2250738585072014e-308") == 2.2250738585072014e-308);
   CHECK(number("12") == 12.0);
   CHECK(!number("1e400"));
+  CHECK(!number("-1e99999999999999999999"));
+  CHECK(!number("1" + std::string(400, '0')));
+  CHECK(!number("0.000001e999"));
+  CHECK(number("1" + std::string(400, '0') + "e-400") == 1.0);
+  CHECK(number("0." + std::string(400, '0') + "1e401") == 1.0);
+  CHECK(number("4.9e-324") == std::numeric_limits<double>::denorm_min());
+  CHECK(number("0e999") == 0.0);
+  // A number that is too small is 0, with its sign.
+  for (const char* text : {"1e-400", "2e-324", "0.1e-99999999999999999999", "123456e-400"}) {
+    CHECK(number(text) == 0.0 && !std::signbit(*number(text)));
+    const std::string negative = std::string("-") + text;
+    CHECK(number(negative) == 0.0 && std::signbit(*number(negative)));
+  }
   CHECK(!number("true"));
   for (const char* text :
        {"01", "-", "-a", "+1", ".5", "1.", "1.e2", "1e", "1e+", "0x10", "1 2", "NaN", "Infinity", "--1", "1-1"}) {

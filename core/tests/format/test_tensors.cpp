@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "format/checksum.h"
 #include "format/format_errors.h"
 
 using namespace bipointnet;
@@ -55,9 +56,9 @@ void test_the_length_of_the_header_is_checked() {
     bytes.resize(8 + size, ' ');
     return error_of(bytes);
   };
-  CHECK_ERROR(error_of(Bytes(7, 0)), "file: 7 bytes, expected 8 or more");
+  CHECK_ERROR(error_of(Bytes(7, 0)), "file: cut short after 7 bytes, expected 8");
   CHECK_ERROR(with_length(0, 0), "header: no '{'");
-  CHECK_ERROR(with_length(16, 8), "header: length 16, expected at most the 8 bytes");
+  CHECK_ERROR(with_length(16, 8), "file: cut short after 16 bytes, expected 24");
   CHECK_ERROR(with_length(~std::uint64_t{0}, 8), "length 18446744073709551615, expected at most 16777216");
   CHECK_ERROR(with_length((16u << 20) + 8, (16u << 20) + 8), "header: length 16777224");
   CHECK_ERROR(with_length(9, 16), "header: length 9, expected a multiple of 8");
@@ -119,7 +120,7 @@ void test_entries_of_tensors_are_checked() {
   CHECK_ERROR(error_after_header(file, "[0,54]", "[0,54,54]"), "1.weight: data_offsets with 3 items");
   CHECK_ERROR(error_after_header(file, "[0,54]", "[54,0]"), "1.weight: data_offsets [54, 0]");
   CHECK_ERROR(error_after_header(file, "[0,54]", "[0,9007199254740992]"),
-              "1.weight: data_offsets [0, 9007199254740992]");
+              "1.weight: 9007199254740992 bytes, expected 54 for shape [9, 3] of F16");
   CHECK_ERROR(error_after_header(file, "[0,54]", "[0,9007199254740993]"),
               "1.weight: data_offsets with 9007199254740993");
 }
@@ -147,10 +148,60 @@ void test_tensors_follow_each_other() {
               "2.weight: gap, begins at byte 8, expected byte 0, where the header ends");
   Bytes longer = file.bytes();
   longer.push_back(0);
-  CHECK_ERROR(error_of(longer), "file: 1 bytes after golden, expected 0");
+  CHECK_ERROR(error_of(longer), "file: more bytes than its header describes, expected " + std::to_string(longer.size() - 1));
   PackedFile no_tensors = file;
   no_tensors.tensors.clear();
-  CHECK_ERROR(error_of(assembled(no_tensors.header(), Bytes(5, 0))), "file: 5 bytes after the header");
+  const Bytes bytes = no_tensors.bytes();
+  CHECK_ERROR(error_of(bytes.data(), bytes.size() - 5), "file: cut short after " + std::to_string(bytes.size() - 5) +
+                                                            " bytes, expected " + std::to_string(bytes.size()));
+  CHECK_ERROR(error_of(assembled(replaced(no_tensors.header(), "[0,8]", "[8,0]"), Bytes(8, 0))),
+              "checksum: data_offsets [8, 0], expected an ascending range");
+}
+
+void test_the_checksum_is_the_crc_of_all_bytes_before_it() {
+  const std::string digits = "123456789";
+  CHECK_EQUAL(crc32(reinterpret_cast<const std::uint8_t*>(digits.data()), digits.size()), 0xCBF43926u);
+  CHECK_EQUAL(crc32(nullptr, 0), 0u);
+  Bytes bytes;
+  for (unsigned i = 0; i < 100; ++i) {
+    CHECK_EQUAL(crc32(bytes.data(), bytes.size()), crc32_by_definition(bytes.data(), bytes.size()));
+    bytes.push_back(static_cast<std::uint8_t>(i * i * 7 + 13));
+  }
+}
+
+void test_the_checksum_is_the_last_tensor() {
+  const PackedFile file = small_file();
+  Bytes bytes = file.bytes();
+  bytes[bytes.size() - kChecksumBytes - 1] ^= 1;
+  CHECK_ERROR(error_of(bytes), "checksum: 0x");
+  CHECK_ERROR(error_of(bytes), " over the bytes of the file, expected 0x");
+  bytes = file.bytes();
+  bytes.back() ^= 1;
+  CHECK_ERROR(error_of(bytes), ", expected 0x1000000");
+  const std::string entry = ",\"checksum\":{\"dtype\":\"U64\",\"shape\":[1],\"data_offsets\":[104,112]}";
+  const auto with = [&](const std::string& text) { return error_after_header(file, entry, text); };
+  CHECK_ERROR(with(""), "checksum: missing tensor, expected one of shape [1]");
+  CHECK_ERROR(with(",\"checksum\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[104,112]}"),
+              "checksum: dtype F64, expected U64");
+  CHECK_ERROR(with(",\"checksum\":{\"dtype\":\"U64\",\"shape\":[1,1],\"data_offsets\":[104,112]}"),
+              "checksum: shape [1, 1], expected [1]");
+  CHECK_ERROR(with(entry + ",\"z\":{\"dtype\":\"U64\",\"shape\":[1],\"data_offsets\":[112,120]}"),
+              "checksum: a tensor before the end of the file, expected the last tensor");
+}
+
+// The size is checked before the checksum, and the checksum before the manifest.
+void test_the_order_of_checks() {
+  PackedFile file = small_file();
+  file.manifest = "[]";
+  Bytes bytes = file.bytes();
+  CHECK_ERROR(error_of(bytes), "manifest: a list");
+  bytes[bytes.size() - 20] ^= 1;
+  CHECK_ERROR(error_of(bytes), "checksum: 0x");
+  bytes.pop_back();
+  CHECK_ERROR(error_of(bytes), "file: cut short");
+  CHECK_EQUAL(header_size(bytes.data(), 8) + 112, file_size(bytes.data(), static_cast<std::size_t>(header_size(bytes.data(), 8))));
+  bytes[8] = '[';
+  CHECK_ERROR(error_of(bytes), "header: no '{'");
 }
 
 void test_tensors_fit_their_operation() {
@@ -299,6 +350,9 @@ int main() {
   test_entries_of_tensors_are_checked();
   test_shapes_that_overflow_are_refused();
   test_tensors_follow_each_other();
+  test_the_checksum_is_the_crc_of_all_bytes_before_it();
+  test_the_checksum_is_the_last_tensor();
+  test_the_order_of_checks();
   test_tensors_fit_their_operation();
   test_numbers_in_tensors_are_checked();
   test_every_pad_bit_is_checked();

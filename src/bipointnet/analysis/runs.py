@@ -6,13 +6,14 @@ PyTorch is imported when the first run is studied, after everything that a user 
 import csv
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bipointnet.data import open_dataset
-from bipointnet.data.dataset import PointClouds
+from bipointnet.data.dataset import PointClouds, TrainedOn
 from bipointnet.data.normalize import normalize
 from bipointnet.errors import UserError
 from bipointnet.evaluation.evaluate import require_matching_data
@@ -103,15 +104,16 @@ def open_runs(paths: list[Path]) -> list[RunPredictor]:
 
 def open_data(runs: list[RunPredictor], data: str | None) -> list[PointClouds]:
     """The data set of each run: `data`, or the built-in shapes if the run was trained on them."""
-    opened: dict[tuple[str, int, tuple[str, ...]], PointClouds] = {}
+    opened: dict[tuple[str, int, TrainedOn | None], PointClouds] = {}
     datasets = []
     for run in runs:
         if data is None and run.data != "shapes":
             raise UserError(f"{run.path}: trained on {run.data}, whose folder is not recorded; name it with --data")
         source = data or run.data
-        key = source, run.points, run.held_out
+        key = source, run.points, run.trained
         if key not in opened:
-            opened[key] = open_dataset(source, run.points, held_out=run.held_out)
+            same_classes = run.trained and replace(run.trained, classes=())  # or require_matching_data complains
+            opened[key] = open_dataset(source, run.points, trained=same_classes)
         require_matching_data(source, opened[key], run)
         datasets.append(opened[key])
     return datasets

@@ -16,6 +16,7 @@ from bipointnet.errors import UserError
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from bipointnet.data.dataset import PointClouds
     from bipointnet.evaluation.predictor import Predictor
     from bipointnet.training.progress import OnProgress
     from bipointnet.training.progress import Progress as Moment
@@ -28,7 +29,8 @@ MODEL_OPTION = typer.Option(
     None, "-m", "--model", help="Packed model, run folder (its last epoch) or checkpoint. Required."
 )
 PACKED = typer.Argument(metavar="FILE", help="Packed model, as `bipointnet export` writes it.")
-DATA = typer.Argument(metavar="DATA", help="shapes, rooms (both built in), or a folder.")
+DATA = typer.Argument(metavar="DATA", help="shapes, rooms (both built in), a folder, or a manifest (CSV or JSON).")
+SKIP_BAD = typer.Option(False, "--skip-bad", help="Leave out files that cannot be read or have too few points.")
 
 
 def plain(text: object) -> str:
@@ -39,6 +41,12 @@ def plain(text: object) -> str:
 def print_line(text: str, **style: Any) -> None:
     """Print one line of text that may be longer than the terminal is wide."""
     out.print(text, highlight=False, soft_wrap=True, **style)
+
+
+def print_summary(clouds: "PointClouds") -> None:
+    """Say on stderr what was read."""
+    for line in clouds.summary.lines() if clouds.summary else ():
+        err.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def print_json(value: object) -> None:

@@ -7,6 +7,7 @@ from bipointnet.cli.common import (
     AS_JSON,
     DATA,
     MODEL,
+    SKIP_BAD,
     counting_bar,
     empty_table,
     open_predictor,
@@ -14,6 +15,7 @@ from bipointnet.cli.common import (
     plain,
     print_json,
     print_line,
+    print_summary,
 )
 
 if TYPE_CHECKING:
@@ -21,15 +23,19 @@ if TYPE_CHECKING:
     from bipointnet.evaluation.segmentation import Scores
 
 
-def evaluate(model: Path = MODEL, data: str = DATA, as_json: bool = AS_JSON) -> None:
+def evaluate(model: Path = MODEL, data: str = DATA, skip_bad: bool = SKIP_BAD, as_json: bool = AS_JSON) -> None:
     """Evaluate a trained or packed network on the test split of DATA.
+
+    Of a folder of your own files, a run is tested on all that it has not seen:
+    those it held out, and new ones.
 
     Example: bipointnet eval runs/chairs data/chairs
     """
     predictor = open_predictor(model)
     from bipointnet.evaluation.evaluate import evaluate_classifier, evaluate_segmenter, open_test_data
 
-    clouds = open_test_data(predictor, data)
+    clouds = open_test_data(predictor, data, skip_bad)
+    print_summary(clouds)
     if predictor.task == "classify":
         with counting_bar("evaluating") as progress:
             found = evaluate_classifier(predictor, clouds, progress)

@@ -14,6 +14,7 @@ import typer
 from bipointnet.cli.common import (
     AS_JSON,
     DATA,
+    SKIP_BAD,
     empty_table,
     epoch_bar,
     epoch_progress,
@@ -22,6 +23,7 @@ from bipointnet.cli.common import (
     plain,
     print_json,
     print_line,
+    print_summary,
 )
 from bipointnet.config import Config, from_mapping, read_toml
 from bipointnet.errors import UserError
@@ -84,13 +86,15 @@ def train(
     folder: Path | None = typer.Option(None, "-o", "--out", help="Run folder (default: a new one in runs/)."),
     resume: bool = typer.Option(False, "--resume", help="Continue an interrupted run in the run folder."),
     init: Path | None = typer.Option(None, "--init", help="Start from the weights of another run, where they fit."),
+    skip_bad: bool = SKIP_BAD,
     as_json: bool = AS_JSON,
     **given: Any,
 ) -> None:
     """Train a network on DATA.
 
     DATA is `shapes` or `rooms` (both built in), a folder in a known layout
-    (ModelNet40, ShapeNet Part, S3DIS), or a folder with one subfolder per class.
+    (ModelNet40, ScanObjectNN, ShapeNet Part, S3DIS), a folder with one subfolder
+    per class, or a manifest (CSV or JSON).
 
     Options override the TOML file, which overrides the recipe.
     `--category each` and `--fold each` train one network per category or fold.
@@ -103,6 +107,8 @@ def train(
     settings = from_mapping(source, {"recipe": "auto"} | values)
     each = "each" in (settings.category, settings.fold)
     _check_init(init, each)
+    if skip_bad and each:
+        raise UserError("--skip-bad is for files of your own; found it with `each`; leave one of the two out")
     folder = folder or _default_folder(data, settings)
     if each:
         _check_series(folder, resume)
@@ -113,7 +119,7 @@ def train(
         if each:
             _train_each(settings, data, folder, as_json)
         else:
-            _train_one(source, values, settings, data, folder, resume, init, as_json)
+            _train_one(source, values, settings, data, folder, resume, init, skip_bad, as_json)
     except OSError as error:
         raise UserError(
             f"{error.filename or folder}: cannot be written ({error.strerror or error}); make room, then continue what "
@@ -155,21 +161,35 @@ def _train_one(
     folder: Path,
     resume: bool,
     init: Path | None,
+    skip_bad: bool,
     as_json: bool,
 ) -> None:
     from bipointnet.data import open_dataset
 
-    tested = _held_out(folder) if resume else ()
-    clouds = open_dataset(data, settings.points, fold=settings.fold, held_out=tested)
+    clouds = open_dataset(data, settings.points, fold=settings.fold, skip_bad=skip_bad)
     clouds = clouds.only(settings.category) if settings.category else clouds
+    picked = ""
     if not resume:
-        settings = _picked(source, given, clouds)
+        settings, picked = _picked(source, given, clouds)
+
+    def on_start() -> None:
+        print_summary(clouds)
+        if picked:
+            err.print(plain(picked), highlight=False, soft_wrap=True)
+
     from bipointnet.training.loop import train as run_training
 
     with epoch_bar() as bars, _resumable(data, folder):
         on_progress = epoch_progress(bars, " ".join(_network(settings)), settings.epochs)
         figures = run_training(
-            settings, clouds, folder, resume=resume, init=init, data_path=data, on_progress=on_progress
+            settings,
+            clouds,
+            folder,
+            resume=resume,
+            init=init,
+            data_path=data,
+            on_start=on_start,
+            on_progress=on_progress,
         )
     if figures["last_oa"] is None:  # one of several processes that torchrun started; the first one evaluates
         return
@@ -186,24 +206,14 @@ def _train_one(
     print_line(f"Run: {plain(folder)}")
 
 
-def _held_out(folder: Path) -> tuple[str, ...]:
-    from bipointnet.training.run_folder import held_out
-
-    return held_out(folder)
-
-
-def _picked(source: str, given: dict[str, Any], clouds: "PointClouds") -> Config:
-    """The settings for these data: options that are given, others from the recipe; prints what it picked."""
-    from bipointnet.training.loop import check
-
+def _picked(source: str, given: dict[str, Any], clouds: "PointClouds") -> tuple[Config, str]:
+    """The settings for these data, options that are given or else from the recipe; and what the recipe picked."""
+    if given.get("recipe") == "paper":
+        return from_mapping(source, given), ""
     count, task = len(clouds.train), given.get("task", "classify")
-    values = {} if given.get("recipe") == "paper" else auto(count, task)
-    settings = from_mapping(source, values | given)
-    check(settings, clouds, int(os.environ.get("WORLD_SIZE", "1")))
-    if values and os.environ.get("RANK", "0") == "0":
-        classes = len(clouds.classes if task == "classify" else clouds.point_classes)
-        err.print(plain(sentence(values, given, count, classes)), highlight=False, soft_wrap=True)
-    return settings
+    values = auto(count, task)
+    classes = len(clouds.classes if task == "classify" else clouds.point_classes)
+    return from_mapping(source, values | given), sentence(values, given, count, classes)
 
 
 @contextmanager
@@ -233,6 +243,8 @@ def _train_each(settings: Config, data: str, folder: Path, as_json: bool) -> Non
     from bipointnet.data import fold_names, open_dataset
 
     clouds = open_dataset(data, settings.points) if settings.category else None
+    if clouds is not None:
+        print_summary(clouds)
     folds = [] if settings.category else fold_names(data)
     if clouds is None and not folds:
         raise UserError(f"{data}: has no folds; expected S3DIS; leave --fold out")

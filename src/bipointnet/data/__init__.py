@@ -3,65 +3,90 @@
 May import: errors, extras, files. Never torch.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from bipointnet.data import folder, modelnet, s3dis, shapenet_part
-from bipointnet.data.dataset import PointClouds
+from bipointnet.data import folder, manifest, modelnet, s3dis, scanobjectnn, shapenet_part
+from bipointnet.data.dataset import PointClouds, TrainedOn
 from bipointnet.data.listing import subfolders
+from bipointnet.data.own import Found, open_own
+from bipointnet.data.summary import Summary, class_sizes
 from bipointnet.errors import UserError
 
 
 class Layout(NamedTuple):
-    """A kind of data set: how to recognize and open a folder that holds it, and a description for errors."""
+    """A kind of data set, with a description for errors.
+
+    recognizes: whether a folder or file holds it. open: opens a published one. find: lists the files of one's own.
+    """
 
     recognizes: Callable[[Path], bool]
-    open: Callable[[Path, int, int], PointClouds]
     description: str
+    open: Callable[[Path, int, int], PointClouds] | None = None
+    find: Callable[[Path], Found] | None = None
 
 
 DATASETS: dict[str, Layout] = {
     "modelnet": Layout(
         modelnet.recognizes,
-        modelnet.modelnet,
         "ModelNet as published (train_files.txt with *.h5, modelnet40_train.txt with CLASS/ID.txt,"
         " or CLASS/train/*.off with CLASS/test/*.off)",
+        modelnet.modelnet,
+    ),
+    "scanobjectnn": Layout(
+        scanobjectnn.recognizes,
+        "ScanObjectNN as published (training_objectdataset*.h5 with test_objectdataset*.h5)",
+        scanobjectnn.scanobjectnn,
     ),
     "shapenet-part": Layout(
         shapenet_part.recognizes,
+        "ShapeNet Part as published (train_hdf5_file_list.txt with *.h5, train_test_split/*.json with"
+        " SYNSET/ID.txt, or SYNSET/points/*.pts with SYNSET/points_label/*.seg)",
         shapenet_part.shapenet_part,
-        "ShapeNet Part as published (train_hdf5_file_list.txt with *.h5, or train_test_split/*.json with"
-        " SYNSET/ID.txt)",
     ),
     "s3dis": Layout(
         s3dis.recognizes,
-        s3dis.s3dis,
         "S3DIS as published (room_filelist.txt with *.h5, Area_N/ROOM/Annotations/*.txt, or Area_N_ROOM.npy)",
+        s3dis.s3dis,
+    ),
+    "manifest": Layout(
+        manifest.recognizes,
+        "a manifest (FILE.csv, FILE.json, or a folder with manifest.csv or manifest.json; columns path, class, split)",
+        find=manifest.find,
     ),
     # Must be the last: it accepts any folders of files, also a published data set.
     "folder": Layout(
         folder.recognizes,
-        folder.folder,
-        "your own files (train/CLASS/* with test/CLASS/*, or CLASS/*)",
+        "your own files (CLASS/*, CLASS/train/* with CLASS/test/*, or train/CLASS/* with test/CLASS/*)",
+        find=folder.find,
     ),
 }
 
 
 def open_dataset(
-    data: str, points: int, seed: int = 0, fold: str | None = None, held_out: Collection[str] = ()
+    data: str,
+    points: int,
+    seed: int = 0,
+    fold: str | None = None,
+    trained: TrainedOn | None = None,
+    skip_bad: bool = False,
 ) -> PointClouds:
     """Open the built-in "shapes" or "rooms", or the data set in a folder.
 
     Args:
         data: "shapes", "rooms", or a folder. Its layout is recognized. The data set may also be in a subfolder, if it
-            is the only one there.
+            is the only one there. A file names a manifest, or one of several data sets in its folder:
+            modelnet10_train.txt, training_objectdataset.h5.
         points: each cloud has at least this many points, so that training can draw that many.
         seed: chooses among a file's points, and the test split where the folder has none. The built-in data sets are
             the same for every seed.
         fold: the fold to test on, for data that come in folds (see `fold_names`).
-        held_out: the files to test on, as an earlier call returned them in `PointClouds.held_out`, for folders of your
-            own files without a test split. Ignored for data with a test split of their own.
+        trained: what a network to evaluate was trained on. Of your own files, only those that it has not seen are then
+            read, as the test split. Ignored for published data, which have a test split of their own.
+        skip_bad: leave out those of your own files that cannot be read or have too few points, instead of raising a
+            UserError that names them.
 
     >>> data = open_dataset("shapes", points=512)
     >>> len(data.classes), data.train.points.shape, data.test.points.shape
@@ -69,24 +94,46 @@ def open_dataset(
     """
     if points < 1:
         raise UserError(f"--points is {points}, expected at least 1")
-    if data in ("shapes", "rooms") and fold is not None:
-        raise UserError(f"{data}: has no folds; found fold {fold!r}; leave --fold out")
+    clouds, layout = _open(data, points, seed, fold, trained, skip_bad)
+    if clouds.summary is None:
+        sizes = class_sizes(clouds.classes, clouds.train.labels, clouds.test.labels)
+        stored = (clouds.train.points.shape[1],) * 3
+        return replace(clouds, summary=Summary(data, layout, sizes, None if layout == "built in" else stored))
+    return replace(clouds, summary=replace(clouds.summary, data=data))
+
+
+def _open(
+    data: str, points: int, seed: int, fold: str | None, trained: TrainedOn | None, skip_bad: bool
+) -> tuple[PointClouds, str]:
+    """The data set and the name of its layout."""
+    if data in ("shapes", "rooms"):
+        if fold is not None:
+            raise UserError(f"{data}: has no folds; found fold {fold!r}; leave --fold out")
+        return _built_in(data, points), "built in"
+    name, place = _find(data)
+    layout = DATASETS[name]
+    if layout.find:
+        if fold is not None:
+            raise UserError(f"{place}: has no folds, unlike S3DIS; found fold {fold!r}; leave --fold out")
+        return open_own(layout.find(place), points, seed, trained, skip_bad), name
+    if skip_bad:
+        raise UserError(f"{place}: a published data set; --skip-bad is for files of your own; leave it out")
+    if name == "s3dis":
+        return s3dis.s3dis(place, points, seed, fold), name
+    if fold is not None:
+        raise UserError(f"{place}: has no folds, unlike S3DIS; found fold {fold!r}; leave --fold out")
+    assert layout.open is not None
+    return layout.open(place, points, seed), name
+
+
+def _built_in(data: str, points: int) -> PointClouds:
     if data == "rooms":
         from bipointnet.data.rooms import room_blocks
 
         return room_blocks(points)
-    if data == "shapes":
-        from bipointnet.data.shapes import shapes
+    from bipointnet.data.shapes import shapes
 
-        return shapes(points=max(1024, 2 * points), seed=0)
-    layout, place = _find(data)
-    if layout is DATASETS["s3dis"]:
-        return s3dis.s3dis(place, points, seed, fold)
-    if fold is not None:
-        raise UserError(f"{place}: has no folds, unlike S3DIS; found fold {fold!r}; leave --fold out")
-    if layout is DATASETS["folder"]:
-        return folder.folder(place, points, seed, held_out)
-    return layout.open(place, points, seed)
+    return shapes(points=max(1024, 2 * points), seed=0)
 
 
 def fold_names(data: str) -> list[str]:
@@ -97,34 +144,47 @@ def fold_names(data: str) -> list[str]:
     """
     if data in ("shapes", "rooms"):
         return []
-    layout, place = _find(data)
-    return [fold.name for fold in s3dis.folds(place)] if layout is DATASETS["s3dis"] else []
+    name, place = _find(data)
+    return [fold.name for fold in s3dis.folds(place)] if name == "s3dis" else []
 
 
-def _find(data: str) -> tuple[Layout, Path]:
-    """The data set in a folder, or in the one subfolder that holds any."""
+def _find(data: str) -> tuple[str, Path]:
+    """The name of the layout and the place of the data set: a file, a folder, or the one subfolder that holds any."""
     path = Path(data)
+    if path.is_file():
+        name = next((name for name, layout in DATASETS.items() if layout.recognizes(path)), None)
+        if name:
+            return name, path
+        raise UserError(
+            f"{path}: is a file, not a folder; name a data folder, a manifest (*.csv or *.json), or 'shapes' or 'rooms'"
+            " for a built-in set"
+        )
     if not path.is_dir():
-        found = "is a file, not a folder" if path.exists() else "there is no such folder"
-        raise UserError(f"{path}: {found}; name a data folder, or 'shapes' or 'rooms' for a built-in set")
-    *published, own = DATASETS.values()
-    for layouts in (published, [own]):
-        matches = _matches(path, layouts)
+        raise UserError(
+            f"{path}: there is no such folder; name a data folder, or 'shapes' or 'rooms' for a built-in set"
+        )
+    if manifest.recognizes(path):
+        return "manifest", path
+    *published, listed, own = DATASETS
+    for names in (published, [listed, own]):
+        matches = _matches(path, names)
         if len(matches) == 1:
             return matches[0]
         if matches:
-            names = ", ".join(place.name for _, place in matches)
-            raise UserError(f"{path}: holds {len(matches)} data sets ({names}); name one of them")
+            found = ", ".join(place.name for _, place in matches)
+            raise UserError(f"{path}: holds {len(matches)} data sets ({found}); name one of them")
     raise UserError(
         f"{path}: {_content(path)}, not a recognized layout; expected one of:"
         f" {'; '.join(layout.description for layout in DATASETS.values())}"
     )
 
 
-def _matches(path: Path, layouts: Sequence[Layout]) -> list[tuple[Layout, Path]]:
+def _matches(path: Path, names: Sequence[str]) -> list[tuple[str, Path]]:
     """The folder itself with the first layout that recognizes it, or all its subfolders that have one."""
     for places in ([path], subfolders(path)):
-        matches = [next(((layout, place) for layout in layouts if layout.recognizes(place)), None) for place in places]
+        matches = [
+            next(((name, place) for name in names if DATASETS[name].recognizes(place)), None) for place in places
+        ]
         if any(matches):
             return [match for match in matches if match]
     return []

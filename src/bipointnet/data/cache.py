@@ -1,16 +1,28 @@
-"""A cache on disk for arrays that take seconds or minutes to compute."""
+"""Caches on disk: arrays that take seconds or minutes to compute, and one small entry per cloud file.
+
+Every file is written beside its final place and renamed, so two processes may share a cache. A file that is damaged or
+cut short is computed again; it is never an error. A folder that cannot be written is no error either.
+"""
 
 import contextlib
 import hashlib
 import io
 import os
+import struct
+import threading
+import time
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from bipointnet.files import write_beside
+
+ENTRY_BYTES = 4 << 30  # the bound on all entries of cloud files together; ModelNet40 with 1024 points takes 0.3 GB
+_HEAD = struct.Struct("<16s8sQI")  # digest of all that follows, fingerprint, points in the file, columns
+_STALE_SECONDS = 3600  # a temporary file that is older was left by a process that was killed
 
 
 def cache_folder() -> Path:
@@ -24,13 +36,12 @@ def cache_folder() -> Path:
 def cached(name: str, key: object, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """The arrays that `make()` returns, from the cache if it holds this `key`.
 
-    The repr of `key` must contain everything that the arrays depend on. A cached file that cannot be read is computed
-    again. A folder that cannot be written is no error; the arrays are then computed again next time.
+    The repr of `key` must contain everything that the arrays depend on.
 
     >>> cached("squares", ("squares", 1, 4), lambda: {"x": np.arange(4) ** 2})["x"].tolist()
     [0, 1, 4, 9]
     """
-    path = cache_folder() / f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.npz"
+    path = cache_folder() / f"{name}-{_digest(key)[:16]}.npz"
     try:
         with np.load(path, allow_pickle=False) as stored:
             return {k: stored[k] for k in stored.files}
@@ -42,3 +53,84 @@ def cached(name: str, key: object, make: Callable[[], Mapping[str, np.ndarray]])
     with contextlib.suppress(OSError):
         write_beside(path, buffer.getvalue())
     return arrays
+
+
+class Entry(NamedTuple):
+    """What is kept of one cloud file.
+
+    rows: (P, C) float32, the points that were drawn. points: how many the file holds, 0 for a mesh. fingerprint: 8
+    bytes that identify the file's content.
+    """
+
+    rows: np.ndarray
+    points: int
+    fingerprint: bytes
+
+
+def load_entry(key: object) -> Entry | None:
+    """The entry with this key, or None if there is none or it is damaged."""
+    path = _entry_path(key)
+    try:
+        content = path.read_bytes()
+        digest, fingerprint, points, columns = _HEAD.unpack_from(content)
+        if digest != _checksum(content[16:]):
+            return None
+        rows = np.frombuffer(content, "<f4", offset=_HEAD.size).reshape(-1, columns)
+    except (OSError, ValueError, struct.error):
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # prune() removes the entries that were not used for the longest time
+    return Entry(rows, points, fingerprint)
+
+
+def save_entry(key: object, entry: Entry) -> None:
+    """Keep an entry. There is no fsync: its cost is high for many small files, and the digest reveals lost bytes."""
+    path = _entry_path(key)
+    tail = (
+        _HEAD.pack(b"", entry.fingerprint, entry.points, entry.rows.shape[1])[16:] + entry.rows.astype("<f4").tobytes()
+    )
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            beside.write_bytes(_checksum(tail) + tail)
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def prune(since: float, bound: int | None = None) -> None:
+    """Remove the entries used longest ago until all together take at most `bound` bytes (default: ENTRY_BYTES).
+
+    Entries used after the time `since` stay, also above the bound: a data set never removes its own entries.
+    """
+    found: list[tuple[float, int, Path]] = []
+    for folder in _entry_folder().glob("*"):
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for file in entries:
+                status = file.stat()
+                found.append((status.st_mtime, status.st_size, Path(file.path)))
+    excess = sum(size for _, size, _ in found) - (ENTRY_BYTES if bound is None else bound)
+    for used, size, path in sorted(found):
+        stale = path.suffix == ".part" and used < time.time() - _STALE_SECONDS
+        if stale or (excess > 0 and used < since and path.suffix != ".part"):
+            with contextlib.suppress(OSError):
+                path.unlink()
+                excess -= size
+
+
+def _entry_folder() -> Path:
+    return cache_folder() / "clouds"
+
+
+def _entry_path(key: object) -> Path:
+    name = _digest(key)
+    return _entry_folder() / name[:2] / name[2:40]
+
+
+def _digest(key: object) -> str:
+    return hashlib.sha256(repr(key).encode()).hexdigest()
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()

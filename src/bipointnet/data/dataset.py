@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bipointnet.data.summary import Summary
 from bipointnet.errors import UserError
 
 
@@ -29,6 +30,25 @@ class Split:
 
 
 @dataclass(frozen=True)
+class TrainedOn:
+    """What a network was trained on, so that `open_dataset` returns only clouds that it has not seen.
+
+    Attributes:
+        classes: the names of its classes; they number the labels, and others are left out. Empty: use the classes of
+            the files.
+        files: `PointClouds.trained_on` of its data; None where that is not recorded, as for a packed model.
+        held_out: `PointClouds.held_out` of its data.
+
+    >>> TrainedOn(("cup", "vase"), files=(("cup/a.ply", "84ad0f7ce3a7b0c6"),)).held_out
+    ()
+    """
+
+    classes: tuple[str, ...]
+    files: tuple[tuple[str, str], ...] | None = None
+    held_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class PointClouds:
     """A data set, as `open_dataset` returns it.
 
@@ -43,6 +63,9 @@ class PointClouds:
             in rooms.
         held_out: the files of the test split, as paths relative to the data folder ("chair/a.ply"), where it was chosen
             by `open_dataset`; empty where the data set has a test split of its own.
+        trained_on: the names and fingerprints of the training files, where clouds are files of the user's own; empty
+            for others.
+        summary: what was read.
 
     >>> cup, bowl = np.zeros((1, 8, 3), np.float32), np.ones((1, 8, 3), np.float32)
     >>> split = Split(np.concatenate([cup, bowl]), np.array([0, 1]))
@@ -59,6 +82,8 @@ class PointClouds:
     up: str = "z"
     parts: tuple[tuple[int, ...], ...] = ()
     held_out: tuple[str, ...] = ()
+    trained_on: tuple[tuple[str, str], ...] = ()
+    summary: Summary | None = None
 
     @property
     def channels(self) -> int:

@@ -1,136 +1,148 @@
-"""Your own files as a data set: one folder per class, one file per cloud.
+"""Folders of your own files, one file per cloud. Three layouts are recognized by their structure:
 
-DATA/train/CLASS/* and DATA/test/CLASS/*, or DATA/CLASS/*, where about a fifth of the files becomes the test split.
+DATA/CLASS/*                            a fifth of each class is held out for the test
+DATA/CLASS/train/*, DATA/CLASS/test/*   as ModelNet is published
+DATA/train/CLASS/*, DATA/test/CLASS/*
+
+In any upper and lower case, "training", "testing", and "val", "valid" or "validation" name splits, too. A validation
+split is the test split where there is no other; beside a test split it is not used.
+
+Hidden files are ignored, links are followed. What is left out is named in the summary: other suffixes, folders inside
+the folder of a class, files beside the folders of classes.
 """
 
-import hashlib
-import os
-from collections.abc import Collection
 from pathlib import Path
 
-import numpy as np
-
 from bipointnet.data import clouds
-from bipointnet.data.dataset import PointClouds
 from bipointnet.data.listing import (
-    Listing,
     cloud_files,
-    listing_of,
+    entries,
     name_below,
-    read_splits,
-    require_both_splits,
+    skipped_in,
+    split_of,
     subfolders,
 )
+from bipointnet.data.own import Found, Source
+from bipointnet.data.summary import Skipped
 from bipointnet.errors import UserError
 
-_TEST_SHARE = 0.2
+OF_CLASSES = "CLASS/*"
+SPLITS_OF_CLASSES = "CLASS/train/* with CLASS/test/*"
+CLASSES_OF_SPLITS = "train/CLASS/* with test/CLASS/*"
+
+
+def layout_of(folder: Path) -> str | None:
+    """Which of the three layouts a folder has; None if it has none."""
+    subs = subfolders(folder)
+    if any(_class_folders(sub) for sub in subs if split_of(sub.name)):
+        return CLASSES_OF_SPLITS
+    if any(_split_folders(sub) for sub in subs if not split_of(sub.name)):
+        return SPLITS_OF_CLASSES
+    return OF_CLASSES if any(cloud_files(sub) for sub in subs) else None
 
 
 def recognizes(folder: Path) -> bool:
-    if _is_split(folder):
-        return any(cloud_files(sub) for half in _halves(folder) for sub in subfolders(half))
-    return any(cloud_files(sub) for sub in subfolders(folder))
+    return folder.is_dir() and layout_of(folder) is not None
 
 
-def folder(path: Path, points: int, seed: int = 0, held_out: Collection[str] = ()) -> PointClouds:
-    """The data set in a folder, with at least `points` points per cloud; `seed` chooses the points and the test split.
-
-    Without train/ and test/, each file is assigned to a split by a hash of its own name, CLASS/FILE, and the seed
-    (see `hash_split`). Adding, removing or renaming other files therefore does not move it.
-
-    Args:
-        held_out: names as in `PointClouds.held_out` of an earlier call. Exactly these files are then the test split,
-            and all others the training split. Names of files that no longer exist are skipped. Ignored if the folder
-            has train/ and test/.
-    """
-    if _is_split(path):
-        classes, train, test = _given_split(path)
-        names: tuple[str, ...] = ()
-    else:
-        classes, train, test = _own_split(path, seed, frozenset(held_out))
-        names = tuple(name_below(path, file) for file in test.files)
-    train_split, test_split = read_splits("folder", path, (train, test), points, seed)
-    return PointClouds("folder", classes, train_split, test_split, held_out=names)
-
-
-def hash_split(names: Collection[str], seed: int = 0) -> set[str]:
-    """The files of one class that are held out for the test: those whose hash, a number in [0, 1), is below 0.2.
-
-    The hash depends on the file's name and the seed only (BLAKE2b, 64 bits), so no file changes its split when another
-    one is added, removed or renamed. The exception: each split needs a file of every class. If no hash is below 0.2,
-    the file with the lowest one is held out; if all are, the file with the highest one is not. Only this one file can
-    change its split because of others.
-
-    >>> sorted(hash_split({"cup/a.ply", "cup/b.ply", "cup/c.ply", "cup/d.ply"}))
-    ['cup/a.ply', 'cup/d.ply']
-    """
-    order = sorted(names, key=lambda name: (_hash(name, seed), name))
-    count = sum(_hash(name, seed) < _TEST_SHARE for name in order)
-    return set(order[: min(max(count, 1), len(order) - 1)])
+def find(folder: Path) -> Found:
+    """The files of a folder, by its layout."""
+    layout = layout_of(folder)
+    if layout is None:
+        raise UserError(f"{folder}: holds no folders, expected one per class; put the clouds into CLASS/ folders")
+    sources: list[Source] = []
+    skipped = [Skipped(entry.name, "a file beside the folders") for entry in entries(folder) if not entry.is_dir()]
+    if layout == OF_CLASSES:
+        for sub in subfolders(folder):
+            sources += _of_class(folder, sub, sub.name, None)
+            skipped += skipped_in(folder, sub)
+        return Found(folder, layout, tuple(sources), tuple(skipped))
+    places = _places(folder, layout, skipped)
+    splits, note = _used_splits(folder, places)
+    for split, label, place in places:
+        if split in splits:
+            sources += _of_class(folder, place, label, splits[split], required=layout == CLASSES_OF_SPLITS)
+            skipped += skipped_in(folder, place)
+    patterns = {splits[split]: _pattern(folder, place, layout) for split, _, place in places if split in splits}
+    names = " with ".join(patterns[split] for split in ("train", "test") if split in patterns)
+    return Found(folder, names, tuple(sorted(sources, key=lambda s: (s.label, s.name))), tuple(skipped), note)
 
 
-def _hash(name: str, seed: int) -> float:
-    """A number in [0, 1), the same on every machine."""
-    digest = hashlib.blake2b(os.fsencode(name), digest_size=8, key=str(seed).encode()).digest()
-    return int.from_bytes(digest, "little") / 2**64
+def _class_folders(split: Path) -> list[Path]:
+    return [sub for sub in subfolders(split) if cloud_files(sub)]
 
 
-def _halves(folder: Path) -> list[Path]:
-    return [half for half in (folder / "train", folder / "test") if half.is_dir()]
+def _split_folders(folder: Path) -> list[Path]:
+    return [sub for sub in subfolders(folder) if split_of(sub.name) and cloud_files(sub)]
 
 
-def _is_split(folder: Path) -> bool:
-    """Whether train/ or test/ contain class folders; a class of files may itself be named "train"."""
-    return any(subfolders(half) for half in _halves(folder))
+def _pattern(folder: Path, place: Path, layout: str) -> str:
+    first, second = place.relative_to(folder).parts
+    return f"{first}/CLASS/*" if layout == CLASSES_OF_SPLITS else f"CLASS/{second}/*"
 
 
-def _files_of_class(folder: Path) -> list[Path]:
+def _places(folder: Path, layout: str, skipped: list[Skipped]) -> list[tuple[str, str, Path]]:
+    """The folders with files: the split, the class and the path of each. Appends what is left out to `skipped`."""
+    found = []
+    for outer in subfolders(folder):
+        of_splits = layout == CLASSES_OF_SPLITS
+        if of_splits and not split_of(outer.name):
+            skipped.append(Skipped(f"{outer.name}/", "a folder beside the splits"))
+            continue
+        if not of_splits and split_of(outer.name):
+            skipped.append(Skipped(f"{outer.name}/", "a split beside the classes, which have splits of their own"))
+            continue
+        skipped += (
+            Skipped(name_below(folder, entry), f"a file beside the {'classes' if of_splits else 'splits'}")
+            for entry in entries(outer)
+            if not entry.is_dir()
+        )
+        if not of_splits and not _split_folders(outer):
+            _require_files(outer, cloud_files(outer))
+            raise UserError(
+                f"{outer}: holds files, while other classes hold train/ and test/; sort the files of this class into"
+                " train/ and test/, too"
+            )
+        for inner in subfolders(outer):
+            split, label = (outer.name, inner.name) if of_splits else (inner.name, outer.name)
+            if split_of(split):
+                found.append((split, label, inner))
+            else:
+                skipped.append(Skipped(name_below(folder, inner) + "/", "a folder beside the splits of a class"))
+    return found
+
+
+def _used_splits(folder: Path, places: list[tuple[str, str, Path]]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The split, "train" or "test", of each name that is used, and a sentence about a validation split."""
+    names: dict[str, str] = {}
+    for name in sorted({name for name, _, _ in places}):
+        split = split_of(name)
+        assert split is not None
+        other = names.setdefault(split, name)
+        if other != name:
+            raise UserError(
+                f"{folder}: has {other}/ and {name}/ for one split; expected one of the two; merge them under one name"
+            )
+    used = {name: split for split, name in names.items() if split != "val"}
+    if "val" not in names:
+        return used, ()
+    if "test" in names:
+        count = sum(len(cloud_files(place)) for name, _, place in places if name == names["val"])
+        note = f"{names['val']}/ with {count:,} files is not used: {names['test']}/ is the test split"
+        return used, (note,)
+    return used | {names["val"]: "test"}, (f"{names['val']}/ is the test split, as there is no test/",)
+
+
+def _of_class(root: Path, folder: Path, label: str, split: str | None, required: bool = True) -> list[Source]:
     files = cloud_files(folder)
+    if required:
+        _require_files(folder, files)
+    return [Source(name_below(root, file), file, label, split) for file in files]
+
+
+def _require_files(folder: Path, files: list[Path]) -> None:
     if not files:
         raise UserError(
             f"{folder}: the folder of this class has no file that can be read; add files with one of the suffixes"
             f" {' '.join(clouds.SUFFIXES)} or remove the folder"
         )
-    return files
-
-
-def _given_split(path: Path) -> tuple[tuple[str, ...], Listing, Listing]:
-    for half in (path / "train", path / "test"):
-        if not half.is_dir():
-            raise UserError(f"{path}: there is no folder {half.name}/ beside the other split; add it with its classes")
-    halves = [{sub.name: _files_of_class(sub) for sub in subfolders(half)} for half in (path / "train", path / "test")]
-    classes = tuple(sorted(halves[0].keys() | halves[1].keys()))
-    train, test = (listing_of(classes, files) for files in halves)
-    require_both_splits(classes, np.array(train.labels), np.array(test.labels), path)
-    return classes, train, test
-
-
-def _own_split(path: Path, seed: int, held_out: frozenset[str]) -> tuple[tuple[str, ...], Listing, Listing]:
-    """Files of CLASS/ folders, split by the list `held_out`, or by hash where it is empty."""
-    files = {sub.name: _files_of_class(sub) for sub in subfolders(path)}
-    if not files:
-        raise UserError(f"{path}: holds no folders, expected one per class; put the clouds into CLASS/ folders")
-    names = {name: {name_below(path, file) for file in own} for name, own in files.items()}
-    tested = held_out & set().union(*names.values())
-    if held_out and not tested:
-        raise UserError(
-            f"{path}: none of the {len(held_out)} held-out test files is here (the first was {min(held_out)}); name the"
-            " folder the model was trained on, or put new files to test on into test/CLASS/ and the others into"
-            " train/CLASS/"
-        )
-    if not held_out:
-        for name, own in files.items():
-            if len(own) < 2:
-                raise UserError(
-                    f"{path / name}: the folder of this class has one cloud ({own[0].name}), expected at least two, one"
-                    " to train and one to test; add another or remove the folder"
-                )
-        tested = frozenset().union(*(hash_split(own, seed) for own in names.values()))
-    train, test = (
-        listing_of(
-            tuple(files),
-            {name: [file for file in own if (name_below(path, file) in tested) == side] for name, own in files.items()},
-        )
-        for side in (False, True)
-    )
-    return tuple(files), train, test

@@ -1,21 +1,26 @@
-"""Lists of files, one cloud per file, and their clouds: read once, then kept in the cache."""
+"""Lists of files: the content of folders, and the names that folders and manifests give to splits."""
 
 import os
-import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from bipointnet.data import clouds
-from bipointnet.data.cache import cached
-from bipointnet.data.dataset import Split
-from bipointnet.data.parsed import unreadable
+from bipointnet.data.summary import Skipped
 from bipointnet.errors import UserError
 
-_CACHE_VERSION = 2  # raise it whenever the same seed draws other points of a file
+SPLITS = {
+    "train": "train",
+    "training": "train",
+    "test": "test",
+    "testing": "test",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+}
 
 
 @dataclass(frozen=True)
@@ -27,32 +32,55 @@ class Listing:
     in_file_order: bool = False
 
 
-def listing_of(classes: Sequence[str], files: Mapping[str, Sequence[Path]]) -> Listing:
-    """The files of each class, class after class."""
-    chosen = [(file, label) for label, name in enumerate(classes) for file in files.get(name, [])]
-    return Listing([file for file, _ in chosen], [label for _, label in chosen])
-
-
 def name_below(root: Path, file: Path) -> str:
     """The name of a file in keys of the cache and in lists of files, the same on every machine."""
     return file.relative_to(root).as_posix()
 
 
+def split_of(name: str) -> str | None:
+    """The split that a folder or an entry of a manifest names: "train", "test", "val" or None.
+
+    >>> split_of("Training"), split_of("valid"), split_of("chair")
+    ('train', 'val', None)
+    """
+    return SPLITS.get(name.casefold())
+
+
 def subfolders(folder: Path) -> list[Path]:
-    return [sub for sub in _entries(folder) if sub.is_dir()]
+    return [sub for sub in entries(folder) if sub.is_dir()]
 
 
 def cloud_files(folder: Path) -> list[Path]:
     """The files that clouds.read() knows by their suffix, sorted by name."""
-    return [file for file in _entries(folder) if file.suffix.lower() in clouds.SUFFIXES and file.is_file()]
+    return [file for file in entries(folder) if is_cloud(file)]
 
 
-def _entries(folder: Path) -> list[Path]:
-    """The content of the folder without hidden files."""
+def is_cloud(file: Path) -> bool:
+    return file.suffix.lower() in clouds.SUFFIXES and file.is_file()
+
+
+def why_skipped(entry: Path) -> str:
+    """The reason for which an entry of a class folder is not one of its clouds."""
+    if entry.is_dir():
+        return "a folder inside the folder of a class"
+    if not entry.exists():
+        return "a broken link"
+    return f"no reader for '{entry.suffix}'" if entry.suffix else "no suffix"
+
+
+def skipped_in(root: Path, folder: Path) -> list[Skipped]:
+    """The entries of a class folder that are not clouds."""
+    others = [entry for entry in entries(folder) if not is_cloud(entry)]
+    return [Skipped(name_below(root, entry) + "/" * entry.is_dir(), why_skipped(entry)) for entry in others]
+
+
+def entries(folder: Path) -> list[Path]:
+    """The content of the folder without hidden files. Links are followed."""
     try:
-        return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+        found = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
     except OSError as error:
         raise UserError(f"{folder}: cannot be listed ({error.strerror}); check the folder's permissions") from error
+    return sorted(found, key=lambda entry: entry.name)
 
 
 def require_both_splits(
@@ -68,19 +96,27 @@ def require_both_splits(
             )
 
 
-def read_splits(
-    layout: str, root: Path, listings: tuple[Listing, Listing], points: int, seed: int
-) -> tuple[Split, Split]:
-    """The train and test clouds of files below `root`, read once and then kept in the cache."""
-    names = [[name_below(root, file) for file in listing.files] for listing in listings]
-    stats = [[size_and_time(file) for file in listing.files] for listing in listings]
-    key = (layout, os.fspath(root.absolute()), names, stats, points, seed, _CACHE_VERSION)
-    stored = cached(layout, key, lambda: dict(zip(("train", "test"), _read(root, listings, points, seed), strict=True)))
-    train, test = (
-        Split(stored[split], np.array(listing.labels, np.int64))
-        for split, listing in zip(("train", "test"), listings, strict=True)
-    )
-    return train, test
+def require_class_names(classes: Mapping[str, str], source: str | Path) -> None:
+    """UserError for names of classes that are names of splits, or that differ in letter case only.
+
+    `classes` gives the place where each name was found. A class may be named "train", as the vehicle, if the others
+    have names of objects.
+    """
+    of_splits = [name for name in classes if split_of(name)]
+    if of_splits and (len(of_splits) == len(classes) or any(name.casefold() != "train" for name in of_splits)):
+        raise UserError(
+            f"{source}: the classes would be named {', '.join(sorted(classes))}, and {sorted(of_splits)[0]} is the name"
+            " of a split; expected names of objects: CLASS/*, CLASS/train/* with CLASS/test/*, or train/CLASS/* with"
+            " test/CLASS/*; name the folder that holds them, or rename the class"
+        )
+    spelled: dict[str, str] = {}
+    for name, place in classes.items():
+        other = spelled.setdefault(name.casefold(), name)
+        if other != name:
+            raise UserError(
+                f"{source}: the classes '{other}' ({classes[other]}) and '{name}' ({place}) differ only in upper and"
+                " lower case; give them one name, or two different ones"
+            )
 
 
 def size_and_time(file: Path) -> tuple[int, int]:
@@ -92,50 +128,10 @@ def size_and_time(file: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _read(root: Path, listings: Sequence[Listing], points: int, seed: int) -> list[np.ndarray]:
-    progress = with_progress([file for listing in listings for file in listing.files])
-    return [
-        _stack([_pool(root, next(progress), points, seed, listing.in_file_order) for _ in listing.files], points)
-        for listing in listings
-    ]
-
-
-def _pool(root: Path, file: Path, points: int, seed: int, in_file_order: bool) -> np.ndarray:
-    """(points to 2 * points, 3) float32: more than training draws per epoch, where the file has more."""
-    cloud = clouds.read(file)
-    if in_file_order:
-        clouds.require_points(len(cloud.points), points, file)
-        return cloud.points[: 2 * points]
-    most = 2 * points if cloud.faces is not None else len(cloud.points)
-    return clouds.sample(cloud, max(points, min(2 * points, most)), rng_of(name_below(root, file), seed), file)
+def unreadable(path: Path, error: OSError) -> UserError:
+    return UserError(f"{path}: cannot be read ({error.strerror}); check the file and its permissions")
 
 
 def rng_of(name: str, seed: int) -> np.random.Generator:
     """Random numbers seeded by the name of a cloud, so that its points stay the same when other clouds come or go."""
     return np.random.default_rng([seed, zlib.crc32(os.fsencode(name))])
-
-
-def _stack(pools: list[np.ndarray], points: int) -> np.ndarray:
-    smallest = min(map(len, pools), default=points)
-    return np.stack([pool[:smallest] for pool in pools]) if pools else np.empty((0, points, 3), np.float32)  # (M, P, 3)
-
-
-def with_progress(files: Sequence[Path]) -> Iterator[Path]:
-    """Iterate over the files; a progress bar appears on stderr after one second."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    bar = Progress(console=console, transient=True)
-    task = bar.add_task("reading clouds", total=len(files))
-    begun, shown = time.monotonic(), False
-    try:
-        for done, file in enumerate(files):
-            if not shown and console.is_terminal and time.monotonic() - begun > 1:
-                bar.start()
-                shown = True
-            bar.update(task, completed=done)
-            yield file
-    finally:
-        if shown:
-            bar.stop()

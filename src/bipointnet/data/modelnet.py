@@ -11,13 +11,17 @@ ModelNet40/  CLASS/train/*.off, CLASS/test/*.off
 | ModelNet10, text or OFF | 10 | 3991 | 908 | 10,000, or any number |
 """
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from bipointnet.data import folder as folders
 from bipointnet.data.dataset import PointClouds, Split
-from bipointnet.data.listing import Listing, listing_of, read_splits, require_both_splits, subfolders
+from bipointnet.data.listing import Listing, require_both_splits
+from bipointnet.data.own import open_own
 from bipointnet.data.published import (
     checked_clouds,
     cloud_labels,
@@ -27,45 +31,59 @@ from bipointnet.data.published import (
     listed_files,
     require_listed,
 )
+from bipointnet.data.reading import read_splits
+from bipointnet.data.summary import Summary, class_sizes
 from bipointnet.errors import UserError
 
+_VARIANTS = ("modelnet40", "modelnet10")
+_LIST = re.compile(r"(modelnet40|modelnet10)_(?:train|test|shape_names)\.txt")
 
-def recognizes(folder: Path) -> bool:
-    return _has_hdf5(folder) or bool(_text_variant(folder)) or _has_meshes(folder)
+
+def recognizes(place: Path) -> bool:
+    """Whether `place` is a folder of ModelNet, or one of the lists of ModelNet40 or ModelNet10 in it."""
+    if place.is_file():
+        return bool(_LIST.fullmatch(place.name))
+    return _has_hdf5(place) or bool(_text_variants(place)) or _has_meshes(place)
 
 
-def modelnet(folder: Path, points: int, seed: int = 0) -> PointClouds:
+def modelnet(place: Path, points: int, seed: int = 0) -> PointClouds:
     """The data set in any of its layouts, with at least `points` points per cloud.
 
-    `seed` chooses the points of text and meshes; HDF5 keeps all points in the order of the file.
+    `seed` chooses the points of text and meshes; HDF5 keeps all points in the order of the file. The published text has
+    the lists of ModelNet40 and of ModelNet10. ModelNet40 is opened, unless `place` is a list of ModelNet10.
     """
-    if _has_hdf5(folder):
-        classes, splits = _open_hdf5(folder, points)
-    elif variant := _text_variant(folder):
-        classes, splits = _open_text(folder, variant, points, seed)
-    elif _has_meshes(folder):
-        classes, splits = _open_meshes(folder, points, seed)
-    else:
-        raise UserError(
-            f"{folder}: not a ModelNet folder; expected train_files.txt (HDF5), modelnet40_train.txt (text) or"
-            " CLASS/train/*.off (meshes); name the folder as it was unpacked"
-        )
-    name = {40: "modelnet40", 10: "modelnet10"}.get(len(classes), "modelnet")
-    return PointClouds(name, classes, *splits, up="z" if _has_meshes(folder) else "y")
+    match = _LIST.fullmatch(place.name) if place.is_file() else None
+    if match:
+        return _open_text(place.parent, match[1], points, seed)
+    if _has_hdf5(place):
+        return _open_hdf5(place, points)
+    if variants := _text_variants(place):
+        return _open_text(place, variants[0], points, seed)
+    if _has_meshes(place):
+        found = open_own(folders.find(place), points, seed, skip_bad=None)
+        return replace(found, name=_name(found.classes), trained_on=())
+    raise UserError(
+        f"{place}: not a ModelNet folder; expected train_files.txt (HDF5), modelnet40_train.txt (text) or"
+        " CLASS/train/*.off (meshes); name the folder as it was unpacked"
+    )
+
+
+def _name(classes: Sequence[str]) -> str:
+    return {40: "modelnet40", 10: "modelnet10"}.get(len(classes), "modelnet")
 
 
 def _has_hdf5(folder: Path) -> bool:
     return (folder / "train_files.txt").is_file() or (folder / "test_files.txt").is_file()
 
 
-def _open_hdf5(folder: Path, points: int) -> tuple[tuple[str, ...], tuple[Split, Split]]:
+def _open_hdf5(folder: Path, points: int) -> PointClouds:
     classes = tuple(lines(folder / "shape_names.txt"))
     train, test = (
         join([_read_hdf5(file, classes, points) for file in listed_files(folder / list_name)])
         for list_name in ("train_files.txt", "test_files.txt")
     )
     require_both_splits(classes, train.labels, test.labels, folder)
-    return classes, (train, test)
+    return PointClouds(_name(classes), classes, train, test, up="y")
 
 
 def _read_hdf5(file: Path, classes: Sequence[str], points: int) -> tuple[Path, Split]:
@@ -74,25 +92,27 @@ def _read_hdf5(file: Path, classes: Sequence[str], points: int) -> tuple[Path, S
     return file, Split(data, cloud_labels(file, label, len(data), len(classes), "shape_names.txt"))
 
 
-def _text_variant(folder: Path) -> str | None:
-    """The data set whose lists the folder has; the published folder has both, and ModelNet40 is chosen."""
-    variants = ("modelnet40", "modelnet10")
-    return next(
-        (name for name in variants for split in ("train", "test") if _id_list(folder, name, split).is_file()), None
-    )
+def _text_variants(folder: Path) -> list[str]:
+    """The data sets whose lists the folder has."""
+    return [name for name in _VARIANTS if any(_id_list(folder, name, split).is_file() for split in ("train", "test"))]
 
 
 def _id_list(folder: Path, variant: str, split: str) -> Path:
     return folder / f"{variant}_{split}.txt"
 
 
-def _open_text(folder: Path, variant: str, points: int, seed: int) -> tuple[tuple[str, ...], tuple[Split, Split]]:
+def _open_text(folder: Path, variant: str, points: int, seed: int) -> PointClouds:
     classes = tuple(lines(folder / f"{variant}_shape_names.txt"))
     train = _listed_text(_id_list(folder, variant, "train"), classes, in_file_order=False)
     # As in the literature, a test cloud consists of the first points of its file.
     test = _listed_text(_id_list(folder, variant, "test"), classes, in_file_order=True)
     require_both_splits(classes, np.array(train.labels), np.array(test.labels), folder)
-    return classes, read_splits(f"{variant}-text", folder, (train, test), points, seed)
+    splits, read = read_splits(folder, (train, test), points, seed)
+    others = [name for name in _text_variants(folder) if name != variant]
+    notes = tuple(f"{name} is here, too; to open it, name {folder / f'{name}_train.txt'}" for name in others)
+    sizes = class_sizes(classes, train.labels, test.labels)
+    summary = Summary(str(folder), f"{variant}_train.txt with CLASS/ID.txt", sizes, read.points, notes=notes)
+    return PointClouds(_name(classes), classes, *splits, up="y", summary=summary)
 
 
 def _listed_text(listing: Path, classes: Sequence[str], in_file_order: bool) -> Listing:
@@ -110,20 +130,11 @@ def _listed_text(listing: Path, classes: Sequence[str], in_file_order: bool) -> 
     return Listing(files, labels, in_file_order)
 
 
-def _meshes(folder: Path) -> list[Path]:
-    return sorted(f for f in folder.glob("*") if f.suffix.lower() == ".off" and not f.name.startswith("."))
-
-
 def _has_meshes(folder: Path) -> bool:
-    return any(_meshes(sub / split) for sub in subfolders(folder) for split in ("train", "test"))
-
-
-def _open_meshes(folder: Path, points: int, seed: int) -> tuple[tuple[str, ...], tuple[Split, Split]]:
-    classes = tuple(sub.name for sub in subfolders(folder) if (sub / "train").is_dir() or (sub / "test").is_dir())
-    train, test = (_listed_meshes(folder, classes, split) for split in ("train", "test"))
-    require_both_splits(classes, np.array(train.labels), np.array(test.labels), folder)
-    return classes, read_splits("modelnet-off", folder, (train, test), points, seed)
-
-
-def _listed_meshes(folder: Path, classes: Sequence[str], split: str) -> Listing:
-    return listing_of(classes, {name: _meshes(folder / name / split) for name in classes})
+    """Whether all files are meshes with the names of ModelNet, CLASS/train/CLASS_0001.off; others may be anybody's."""
+    if folders.layout_of(folder) != folders.SPLITS_OF_CLASSES:
+        return False
+    sources = folders.find(folder).sources
+    return all(
+        re.fullmatch(rf"{re.escape(source.label)}_\d+\.off", source.file.name, re.IGNORECASE) for source in sources
+    )

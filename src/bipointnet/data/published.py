@@ -8,7 +8,7 @@ import numpy as np
 
 from bipointnet.data.clouds import require_finite, require_points
 from bipointnet.data.dataset import Split
-from bipointnet.data.parsed import is_number, unreadable
+from bipointnet.data.listing import unreadable
 from bipointnet.errors import UserError
 from bipointnet.extras import install_hint
 
@@ -72,7 +72,10 @@ def _bytes(file: Path) -> bytes:
 
 def _is_row(row: str, columns: int) -> bool:
     fields = row.split()
-    return len(fields) in (columns, 0) and all(map(is_number, fields))
+    try:
+        return len([float(field) for field in fields]) in (columns, 0)
+    except ValueError:
+        return False
 
 
 def hdf5_arrays(file: Path, names: Sequence[str]) -> list[np.ndarray]:

@@ -24,8 +24,9 @@ from bipointnet.data.blocks import Columns, grid_blocks
 from bipointnet.data.cache import cached
 from bipointnet.data.clouds import require_finite
 from bipointnet.data.dataset import PointClouds, Split
-from bipointnet.data.listing import rng_of, size_and_time, subfolders, with_progress
+from bipointnet.data.listing import rng_of, size_and_time, subfolders
 from bipointnet.data.published import checked_clouds, hdf5_arrays, lines, listed_files, numbers, point_labels
+from bipointnet.data.reading import with_progress
 from bipointnet.data.rooms import CLASSES
 from bipointnet.errors import UserError
 

@@ -3,8 +3,11 @@
 hdf5_data/  {train,val,test}_hdf5_file_list.txt, all_object_categories.txt, *.h5 (`data`, `label`, `pid`)
 shapenetcore_partanno_segmentation_benchmark_v0_normal/  synsetoffset2category.txt, SYNSET/ID.txt (x y z, normal, part),
     train_test_split/shuffled_{train,val,test}_file_list.json
+shapenetcore_partanno_segmentation_benchmark_v0/  synsetoffset2category.txt, SYNSET/points/ID.pts (x y z),
+    SYNSET/points_label/ID.seg (a part per line, from 1 in each category), train_test_split/ as above or missing
 
-The training split is train and val together. Parts are numbered 0 to 49 over all categories, in both layouts.
+The training split is train and val together. Parts are numbered 0 to 49 over all categories, in all layouts. Without
+lists, a fifth of each category is held out for the test.
 
 | category | shapes | parts | category | shapes | parts | category | shapes | parts | category | shapes | parts |
 |---|---|---|---|---|---|---|---|---|---|---|---|
@@ -15,17 +18,16 @@ The training split is train and val together. Parts are numbered 0 to 49 over al
 """
 
 import json
-import os
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
 
-from bipointnet.data.cache import cached
 from bipointnet.data.clouds import require_finite
 from bipointnet.data.dataset import PointClouds, Split
-from bipointnet.data.listing import Listing, rng_of, size_and_time, with_progress
+from bipointnet.data.listing import Listing, name_below, rng_of
+from bipointnet.data.own import hold_out
 from bipointnet.data.published import (
     checked_clouds,
     cloud_labels,
@@ -38,6 +40,8 @@ from bipointnet.data.published import (
     require_listed,
     text,
 )
+from bipointnet.data.reading import Job, read_all
+from bipointnet.data.summary import Summary, class_sizes
 from bipointnet.errors import UserError
 
 # The files number the parts but do not name them; these names are ours, from the look of the parts.
@@ -67,20 +71,28 @@ PARTS: tuple[tuple[int, ...], ...] = tuple(
 
 _STORED = 2048  # points per shape in HDF5; as many are drawn from text
 _COLUMNS = ("x", "y", "z", "nx", "ny", "nz", "part")
-_CACHE_VERSION = 1
+_SYNSETS = "synsetoffset2category.txt"
 
 
 def recognizes(folder: Path) -> bool:
-    return _has_hdf5(folder) or _has_text(folder)
+    return folder.is_dir() and (_has_hdf5(folder) or _has_text(folder) or _has_pairs(folder))
 
 
 def shapenet_part(folder: Path, points: int, seed: int = 0) -> PointClouds:
-    """The data set in either layout, with 2048 points per shape, or `points` if that is more and the layout is text.
+    """The data set in any layout, with 2048 points per shape, or `points` if that is more and the layout is text.
 
     `seed` chooses the points of text, some twice if a file has too few; HDF5 keeps the file's points in their order.
     """
-    train, test = _open_hdf5(folder, points) if _has_hdf5(folder) else _open_text(folder, max(points, _STORED), seed)
-    return PointClouds("shapenet-part", CLASSES, train, test, POINT_CLASSES, up="y", parts=PARTS)
+    if not _has_hdf5(folder):
+        return _open_text(folder, max(points, _STORED), seed)
+    return _dataset(*_open_hdf5(folder, points))
+
+
+def _dataset(train: Split, test: Split, held_out: tuple[str, ...] = (), summary: Summary | None = None) -> PointClouds:
+    name = "shapenet-part"
+    return PointClouds(
+        name, CLASSES, train, test, POINT_CLASSES, up="y", parts=PARTS, held_out=held_out, summary=summary
+    )
 
 
 def _synsets(path: Path) -> dict[str, str]:
@@ -147,27 +159,42 @@ def _has_text(folder: Path) -> bool:
     return any(_shape_list(folder, split).is_file() for split in ("train", "test"))
 
 
-def _open_text(folder: Path, points: int, seed: int) -> tuple[Split, Split]:
-    synsets = _synsets(folder / "synsetoffset2category.txt")
-    train, test = (_listed(folder, splits, synsets) for splits in (("train", "val"), ("test",)))
-    files = [*train.files, *test.files]
-    labels = np.array([*train.labels, *test.labels], np.int64)
-    names = [file.relative_to(folder).as_posix() for file in files]
-    key = (os.fspath(folder.absolute()), names, [size_and_time(file) for file in files], points, seed, _CACHE_VERSION)
-    stored = cached("shapenet-part", key, lambda: _read_text(files, labels, points, seed))
-    rows = len(train.files)
-    return (
-        Split(stored["points"][:rows], labels[:rows], stored["parts"][:rows].astype(np.int64)),
-        Split(stored["points"][rows:], labels[rows:], stored["parts"][rows:].astype(np.int64)),
-    )
+def _has_pairs(folder: Path) -> bool:
+    """Whether points and parts are in separate files, as in version 0."""
+    return (folder / _SYNSETS).is_file() and any(folder.glob("*/points/*.pts"))
 
 
-def _listed(folder: Path, splits: tuple[str, ...], synsets: dict[str, str]) -> Listing:
-    chosen = [shape for split in splits for shape in _listed_shapes(_shape_list(folder, split), synsets)]
+def _open_text(folder: Path, points: int, seed: int) -> PointClouds:
+    synsets = _synsets(folder / _SYNSETS)
+    pairs = _has_pairs(folder)
+    held_out: tuple[str, ...] = ()
+    if _has_text(folder):
+        train, test = (_listed(folder, splits, synsets, pairs) for splits in (("train", "val"), ("test",)))
+        layout = "train_test_split/*.json with SYNSET/"
+    else:
+        train, test = _held_out(folder, synsets, seed)
+        held_out = tuple(name_below(folder, file) for file in test.files)
+        layout = "SYNSET/"
+    files, labels = [*train.files, *test.files], np.array([*train.labels, *test.labels], np.int64)
+    jobs = [_job(folder, file, int(label), points, seed) for file, label in zip(files, labels, strict=True)]
+    read = read_all(jobs, folder)
+    rows = np.stack([entry.rows for entry in read.entries if entry])  # (M, P, 4)
+    first = len(train.files)
+    splits = [
+        Split(np.ascontiguousarray(own[..., :3]), own_labels, own[..., 3].astype(np.int64))
+        for own, own_labels in ((rows[:first], labels[:first]), (rows[first:], labels[first:]))
+    ]
+    layout += "points/*.pts with points_label/*.seg" if pairs else "ID.txt"
+    sizes = class_sizes(CLASSES, train.labels, test.labels)
+    return _dataset(splits[0], splits[1], held_out, Summary(str(folder), layout, sizes, read.points, held_out=held_out))
+
+
+def _listed(folder: Path, splits: tuple[str, ...], synsets: dict[str, str], pairs: bool) -> Listing:
+    chosen = [shape for split in splits for shape in _listed_shapes(_shape_list(folder, split), synsets, pairs)]
     return Listing([file for file, _ in chosen], [label for _, label in chosen])
 
 
-def _listed_shapes(listing: Path, synsets: dict[str, str]) -> Iterator[tuple[Path, int]]:
+def _listed_shapes(listing: Path, synsets: dict[str, str], pairs: bool) -> Iterator[tuple[Path, int]]:
     """The files of a list of "shape_data/SYNSET/ID", each with its category."""
     content = text(listing)
     try:
@@ -180,23 +207,57 @@ def _listed_shapes(listing: Path, synsets: dict[str, str]) -> Iterator[tuple[Pat
         *_, synset, identity = ["", *shape]
         if synset not in synsets:
             raise UserError(
-                f"{listing}: the category of '{'/'.join(shape)}' is not in synsetoffset2category.txt; restore the"
-                " published files"
+                f"{listing}: the category of '{'/'.join(shape)}' is not in {_SYNSETS}; restore the published files"
             )
-        file = listing.parent.parent / synset / f"{identity}.txt"
+        folder = listing.parent.parent / synset
+        file = folder / "points" / f"{identity}.pts" if pairs else folder / f"{identity}.txt"
         require_listed(file, listing)
         yield file, CLASSES.index(synsets[synset])
 
 
-def _read_text(files: list[Path], labels: np.ndarray, points: int, seed: int) -> dict[str, np.ndarray]:
-    """points (M, P, 3) float32 and parts (M, P) uint8."""
-    drawn = np.empty((len(files), points, 3), np.float32)
-    parts = np.empty((len(files), points), np.uint8)
-    for index, file in enumerate(with_progress(files)):
-        table = numbers(file, _COLUMNS)  # (N, 7)
+def _held_out(folder: Path, synsets: dict[str, str], seed: int) -> tuple[Listing, Listing]:
+    """The shapes of all categories; a fifth of each is for the test."""
+    splits: tuple[list[tuple[Path, int]], list[tuple[Path, int]]] = ([], [])
+    for synset, category in synsets.items():
+        files = sorted((folder / synset / "points").glob("*.pts"))
+        if len(files) < 2:
+            raise UserError(
+                f"{folder / synset / 'points'}: holds {len(files)} files, expected at least two *.pts, one to train and"
+                f" one to test, or no {category} in {_SYNSETS}; unpack the data again"
+            )
+        tested = hold_out([name_below(folder, file) for file in files], seed)
+        for file in files:
+            splits[name_below(folder, file) in tested].append((file, CLASSES.index(category)))
+    train, test = (Listing([file for file, _ in split], [label for _, label in split]) for split in splits)
+    return train, test
+
+
+def _job(folder: Path, file: Path, label: int, points: int, seed: int) -> Job:
+    """Draw points of a shape: rows of x, y, z and part."""
+    seg = file.parent.parent / "points_label" / f"{file.stem}.seg" if file.suffix == ".pts" else None
+
+    def read() -> tuple[np.ndarray, int]:
+        table = numbers(file, _COLUMNS)[:, [0, 1, 2, 6]] if seg is None else _read_pair(file, seg, label)  # (N, 4)
         require_finite(table, file)
-        _require_own_parts(labels[index : index + 1], table[None, :, 6], [str(file)])
-        rng = rng_of(f"{file.parent.name}/{file.name}", seed)
-        rows = np.resize(rng.permutation(len(table)), points)
-        drawn[index], parts[index] = table[rows, :3], table[rows, 6]
-    return {"points": drawn, "parts": parts}
+        _require_own_parts(np.array([label]), table[None, :, 3], [str(file)])
+        rows = np.resize(rng_of(f"{file.parent.name}/{file.name}", seed).permutation(len(table)), points)
+        return table[rows].astype(np.float32), len(table)
+
+    return Job(name_below(folder, file), (file, seg) if seg else (file,), read, ("part", label, points, seed))
+
+
+def _read_pair(file: Path, seg: Path, label: int) -> np.ndarray:
+    """(N, 4): points, and their parts numbered over all categories."""
+    xyz, parts = numbers(file, ("x", "y", "z")), numbers(seg, ("part",))
+    if len(xyz) != len(parts):
+        raise UserError(
+            f"{seg}: has {len(parts)} parts for the {len(xyz)} points of {file.name}; unpack the data again"
+        )
+    own = PARTS[label]
+    beyond = np.flatnonzero((parts < 1) | (parts > len(own)) | (parts % 1 != 0))
+    if len(beyond):
+        raise UserError(
+            f"{seg}: point {beyond[0]} has the part {parts[beyond[0], 0]:g}, expected 1 to {len(own)}, the parts of"
+            f" {CLASSES[label]}; unpack the data again"
+        )
+    return np.hstack([xyz, parts - 1 + own[0]])

@@ -70,11 +70,12 @@ def require_matching_data(data: str, clouds: PointClouds, predictor: Predictor) 
         )
 
 
-def open_test_data(predictor: Predictor, data: str) -> PointClouds:
+def open_test_data(predictor: Predictor, data: str, skip_bad: bool = False) -> PointClouds:
     """The data set to evaluate a network on, restricted as in training to one category or one fold.
 
     The name of the training data says so after a slash: the category of objects, or the fold of rooms that was held
-    out. A network is never evaluated on a fold that it may have been trained on.
+    out. A network is never evaluated on a fold that it may have been trained on. Of a folder of the user's own files,
+    all that a run has not seen are tested (see `data.own`); `skip_bad` leaves out those that cannot be read.
     """
     part = predictor.data.partition("/")[2] if predictor.task != "classify" else ""
     folds = fold_names(data) if part and predictor.task == "semantic" else []
@@ -83,7 +84,8 @@ def open_test_data(predictor: Predictor, data: str) -> PointClouds:
             f"{data}: {predictor.path} was trained on all folds but {part} and may have seen any of these: "
             f"{', '.join(folds)}; expected data with {part}"
         )
-    clouds = open_dataset(data, predictor.points, fold=part if folds else None, held_out=predictor.held_out)
+    own = part if folds else None
+    clouds = open_dataset(data, predictor.points, fold=own, trained=predictor.trained, skip_bad=skip_bad)
     clouds = clouds.only(part) if part and predictor.task == "part" else clouds
     require_matching_data(data, clouds, predictor)
     return clouds

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bipointnet.config import Config, from_mapping
+from bipointnet.data.dataset import TrainedOn
 from bipointnet.errors import UserError
 from bipointnet.evaluation.metrics import argmax_among
 from bipointnet.evaluation.model_file import ModelFile, identify
@@ -43,7 +44,8 @@ class Predictor(ABC):
     categories: names of the categories, if the network has a category input. channels: numbers per point. points: the
     number of points per cloud in training. up: the axis that points up. data: name of the training data, or "".
     held_out: the files of the test split, if it was chosen from a folder of the user's own files and is recorded.
-    facts: what reports say about the model beyond that.
+    trained_on: `PointClouds.trained_on` of the training data; None if it is not recorded. facts: what reports say about
+    the model beyond that.
 
     >>> model = open_model("chairs.bpn")  # doctest: +SKIP
     >>> model.predict(clouds).argmax(axis=1)  # doctest: +SKIP
@@ -58,7 +60,14 @@ class Predictor(ABC):
     up: str
     data: str
     held_out: tuple[str, ...]
+    trained_on: tuple[tuple[str, str], ...] | None
     facts: dict[str, Any] = field(compare=False)
+
+    @property
+    def trained(self) -> TrainedOn | None:
+        """What `open_dataset` needs to return clouds that this network has not seen; None if it labels points."""
+        own = TrainedOn(tuple(self.classes), self.trained_on, self.held_out)
+        return own if self.task == "classify" else None
 
     @abstractmethod
     def run(self, clouds: np.ndarray, category: int | None = None) -> Answer:
@@ -192,6 +201,7 @@ def _open_run(source: ModelFile) -> RunPredictor:
             up=facts.get("up", "z"),
             data=str(facts.get("dataset", facts["data"])),
             held_out=tuple(facts.get("held_out", ())),
+            trained_on=_trained_on(facts),
             facts={"epoch": facts["epoch"]},
             file=source.file,
             config=config,
@@ -204,6 +214,12 @@ def _open_run(source: ModelFile) -> RunPredictor:
             f"{source.file}: a checkpoint with an incomplete description ({type(error).__name__}: {error}); expected "
             "one written by `bipointnet train`; copy it again"
         ) from error
+
+
+def _trained_on(facts: dict[str, Any]) -> tuple[tuple[str, str], ...] | None:
+    if "trained_on" not in facts:
+        return None
+    return tuple((str(name), str(content)) for name, content in facts["trained_on"])
 
 
 def _open_packed(path: Path) -> PackedPredictor:
@@ -219,6 +235,7 @@ def _open_packed(path: Path) -> PackedPredictor:
         up=training["up"] if training.get("up") in ("x", "y", "z") else "z",
         data=str(training.get("dataset", training.get("data", ""))),
         held_out=(),
+        trained_on=None,
         facts={"epoch": training.get("epoch"), "isa": model.isa},
         model=model,
     )

@@ -24,21 +24,12 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     )
 
 
-def load_facts(path: Path) -> dict[str, Any]:
-    """The facts of a checkpoint file, without its tensors."""
-    return _load(path, tensors=False)[1]
-
-
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts of a checkpoint file."""
-    return _load(path, tensors=True)
-
-
-def _load(path: Path, tensors: bool) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {})["bipointnet"])
-            found = {name: file.get_tensor(name) for name in file.keys()} if tensors else {}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
         reason = f"found {error}" if path.exists() else "it is not there"
         raise UserError(
@@ -46,7 +37,7 @@ def _load(path: Path, tensors: bool) -> tuple[dict[str, Tensor], dict[str, Any]]
         ) from error
     if facts.get("format") != FORMAT:
         raise UserError(f"{path}: checkpoint format is {facts.get('format')!r}, expected {FORMAT}; train again")
-    return found, facts
+    return tensors, facts
 
 
 def checkpoint_path(run: Path) -> Path:

@@ -6,13 +6,11 @@ module adds the manifest and the golden vector, and checks the whole file.
 
 import copy
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 import torch
 from torch import nn
 
@@ -20,14 +18,12 @@ from bipointnet import _core
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.models import checkpoint
+from bipointnet.packing.container import file_bytes
 from bipointnet.packing.networks import find_writer, task_of
 from bipointnet.packing.program import Program
-from bipointnet.runtime import reference
-from bipointnet.runtime.reference import Packed, golden_cloud, golden_logits, run_program
+from bipointnet.runtime.reference import Packed, golden_logits
 
 FORMAT = 1
-GOLDEN_SEEDS = 32
-CLEAR = 1e-5  # in a golden cloud, the smallest |x| of floats that are binarized, relative to the largest
 # Facts of a checkpoint that a packed file keeps, besides those of its configuration.
 EXPORTED_FACTS = ("data", "dataset", "layout", "num_classes", "train_clouds", "test_clouds")
 EXPORTED_FACTS += ("extent", "cloud_points", "confidence", "epoch", "test_oa", "version")
@@ -155,7 +151,7 @@ def _packed_bytes(
         raise UserError(
             f"classes and training cannot be written as JSON ({error}); expected strings, numbers, lists and objects"
         ) from error
-    return safetensors.numpy.save(packed.tensors, metadata={"bipointnet": text})
+    return file_bytes(text, packed.tensors)
 
 
 def _require_finite(model: nn.Module) -> None:
@@ -165,34 +161,9 @@ def _require_finite(model: nn.Module) -> None:
 
 
 def _with_golden(packed: Packed) -> Packed:
-    """The model with its golden vector.
-
-    The core may round the normalization of a cloud differently from numpy. So a cloud is chosen in which no binarized
-    float is so close to its threshold that its bit could differ: of the first GOLDEN_SEEDS random clouds the first one
-    that is CLEAR, or else the clearest.
-    """
-    golden, channels = packed.manifest["golden"], packed.manifest["channels"]
-    clearances: list[float] = []
-    while len(clearances) < GOLDEN_SEEDS and max(clearances, default=0.0) < CLEAR:
-        clearances.append(_program_clearance(packed, golden_cloud(len(clearances), golden["points"], channels)))
-    golden["seed"] = int(np.argmax(clearances))
-    logits = golden_logits(packed)
+    """The model with its golden vector. The reference computes the bits of the core; other readers have a tolerance."""
+    golden, logits = packed.manifest["golden"], golden_logits(packed)
     if not np.isfinite(logits).all():
         raise UserError("the logits of a random cloud are not finite in float32; expected weights of ordinary size")
     golden["tolerance"] = float(f"{max(1e-3, 1e-4 * float(np.abs(logits).max())):.1e}")
     return Packed(packed.manifest, packed.tensors | {"golden": logits})
-
-
-def _program_clearance(packed: Packed, cloud: np.ndarray) -> float:
-    """The clearance of the floats that the program binarizes."""
-    _, values = run_program(packed, cloud, category=0 if "categories" in packed.manifest else None)
-    program = packed.manifest["program"]
-    binarized = [(v, op) for v, op in zip(values, program[1:], strict=False) if op["op"] in reference.SIGNS]
-    distances = [v - np.float32(op.get("at", 0)) for v, op in binarized]
-    return min((_clearance(v) for v in distances), default=math.inf)
-
-
-def _clearance(x: np.ndarray) -> float:
-    """The smallest |x| relative to the largest. Exact zeros come from constant channels, and are safe."""
-    sizes = np.abs(x[x != 0])
-    return float(sizes.min() / sizes.max()) if sizes.size else math.inf

@@ -9,14 +9,16 @@
 docs/format.md describes the content of a packed file.
 """
 
+import errno
 import operator
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bipointnet import _core
-from bipointnet.errors import UserError
+from bipointnet.errors import FormatError, UserError
 from bipointnet.evaluation.metrics import argmax_among
 from bipointnet.runtime.header import Tensor, parse_header, peek
 from bipointnet.runtime.operations import Operation, list_operations
@@ -243,7 +245,8 @@ def load(path: str | Path, isa: str | None = None) -> Model:
             the environment variable BIPOINTNET_ISA, or else the fastest one.
 
     Raises:
-        UserError: the file is missing, damaged or not a packed model.
+        FormatError: the file is damaged or not a packed model. It is a UserError.
+        UserError: the file cannot be read, or this machine lacks the instruction set.
 
     Example:
         >>> bipointnet.load("chairs.bpn").predict(points).names  # doctest: +SKIP
@@ -251,20 +254,23 @@ def load(path: str | Path, isa: str | None = None) -> Model:
     """
     path = Path(path)
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: {_why_unreadable(path, error)}") from error
-    try:
+        data = _core.read_packed_file(os.fsencode(path))
         return Model(_core.Model(data, isa), data)
+    except _core.FileError as error:
+        raise UserError(f"{path}: {_why_unreadable(path, error)}") from error
     except _core.IsaError as error:
         raise UserError(_sentence(error)) from error
+    except MemoryError as error:
+        raise UserError(
+            f"{path}: not enough memory for this model; expected a smaller one, or a larger machine"
+        ) from error
     except _core.FormatError as error:
-        if "config" in (peek(path) or {}):
-            raise UserError(
+        if path.is_file() and "config" in (peek(path) or {}):
+            raise FormatError(
                 f"{path}: a checkpoint; expected a packed model; load it with bipointnet.load_run, or export "
                 f"it first: bipointnet export {path} -o FILE"
             ) from error
-        raise UserError(
+        raise FormatError(
             f"{path}: not a packed model, or a damaged one ({_sentence(error)}); copy it again, or export it again "
             "with `bipointnet export`"
         ) from error
@@ -330,16 +336,16 @@ def _input_error(points: Any, error: Exception) -> UserError:
 
 
 def _why_unreadable(path: Path, error: OSError) -> str:
-    if not path.exists():
+    if str(error) == os.strerror(errno.ENOENT):
         return "no such file; check the path"
-    if path.is_dir() and (path / "last.safetensors").exists():
+    if os.path.exists(path / "last.safetensors"):
         return (
             "a run folder; expected a packed model; load it with bipointnet.load_run, or export it first: "
             f"bipointnet export {path} -o FILE"
         )
-    if path.is_dir():
+    if os.path.isdir(path):
         return "a folder; expected a packed model; name the file"
-    return f"cannot be read ({error.strerror}); expected a packed model; check its permissions"
+    return f"cannot be read ({_sentence(error)}); expected a packed model; check its name and permissions"
 
 
 def _sentence(error: Exception) -> str:

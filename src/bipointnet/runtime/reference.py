@@ -1,9 +1,12 @@
 """The reference implementation of packed models: docs/format.md, line by line, in numpy.
 
-It is the independent oracle that export, the tests and `verify` compare the compiled core with. It is slow, it trusts
-its file, and it needs neither PyTorch nor the core. It shares no code with `packing`, which writes the files.
+It is the independent oracle that export, the tests and `verify` compare the compiled core with. It is slow, and needs
+neither PyTorch nor the core. It shares no code with `packing`, which writes the files. It checks the container and the
+checksum of a file, and trusts the manifest.
 """
 
+import math
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from bipointnet.data.normalize import normalize
 from bipointnet.delta import delta
-from bipointnet.runtime.header import parse_header
+from bipointnet.errors import FormatError
+from bipointnet.runtime.header import Header, parse_header
 
 SIGNS = ("sign", "compare", "sign_scaled")  # operations that turn floats into bits
 DTYPES = {"U64": "<u8", "I16": "<i2", "F16": "<f2", "F32": "<f4", "F64": "<f8"}
@@ -28,18 +31,45 @@ class Packed:
 
 
 def parse(content: bytes) -> Packed:
-    """The model in the bytes of a valid packed file."""
-    header = parse_header(content)
+    """The model in the bytes of a packed file, without its checksum. FormatError if the file is damaged."""
+    header = parse_header(content, strict=True)
+    _check_file(content, header)
     tensors = {}
     for name, tensor in header.tensors.items():
         start = header.size + tensor.start
         numbers = np.frombuffer(content[start : start + tensor.bytes], DTYPES[tensor.dtype])
         tensors[name] = numbers.reshape(tensor.shape)
+    del tensors["checksum"]
     return Packed(header.metadata, tensors)
 
 
+def _check_file(content: bytes, header: Header) -> None:
+    """Check the tensors in the header, then the size of the file, then the checksum."""
+    end, last = 0, ""
+    for name, tensor in sorted(header.tensors.items(), key=lambda item: (item[1].start, item[1].bytes)):
+        if tensor.dtype not in DTYPES:
+            raise FormatError(f"{name}: dtype {tensor.dtype}, expected one of {', '.join(DTYPES)}")
+        if len(tensor.shape) not in (1, 2):
+            raise FormatError(f"{name}: shape {tensor.shape}, expected 1 or 2 numbers")
+        if tensor.start != end:
+            raise FormatError(f"{name}: begins at byte {tensor.start}, expected {end}")
+        if math.prod(tensor.shape) * np.dtype(DTYPES[tensor.dtype]).itemsize != tensor.bytes:
+            raise FormatError(f"{name}: {tensor.bytes} bytes, expected another number for shape {tensor.shape}")
+        end, last = end + tensor.bytes, name
+    if content[8:9] != b"{" or header.size % 8:
+        raise FormatError(f"header: {header.size} bytes, expected an object and a multiple of 8 bytes")
+    if last != "checksum" or (header.tensors[last].dtype, header.tensors[last].shape) != ("U64", (1,)):
+        raise FormatError(f"checksum: the last tensor is {last}, expected checksum, U64 of shape [1]")
+    if len(content) != header.size + end:
+        cut = "cut short after " if len(content) < header.size + end else ""
+        raise FormatError(f"file: {cut}{len(content)} bytes, expected {header.size + end}")
+    found, expected = zlib.crc32(content[:-8]), int.from_bytes(content[-8:], "little")
+    if found != expected:
+        raise FormatError(f"checksum: {found:#x} over the bytes of the file, expected {expected:#x}")
+
+
 def read(path: str | Path) -> Packed:
-    """The model in a valid packed file."""
+    """The model in a packed file."""
     return parse(Path(path).read_bytes())
 
 
@@ -63,6 +93,15 @@ def golden_cloud(seed: int, points: int, channels: int) -> np.ndarray:
     return np.array(numbers, np.float32).reshape(points, channels)
 
 
+def sphere(cloud: np.ndarray) -> np.ndarray:
+    """The cloud with its mean point at 0 and its farthest point at distance 1: (N, channels) float32 -> the same."""
+    xyz = cloud[:, :3].astype(np.float64)
+    xyz = xyz - eight_sums(xyz.T) / len(xyz)
+    farthest = np.max(sum(column * column for column in xyz.T))
+    scale = 1 / np.sqrt(farthest) if farthest > 0 else 1.0
+    return np.concatenate([(xyz * scale).astype(np.float32), cloud[:, 3:]], axis=1)
+
+
 def product(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """x . weight^T in float32, each sum in the order of the inputs: (..., K), (M, K) -> (..., M)."""
     total = x[..., :1] * weight[:, 0]
@@ -81,7 +120,7 @@ def agreements(bits: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def activate(x: np.ndarray, activation: str) -> np.ndarray:
     """relu, hardtanh or none."""
     if activation == "relu":
-        return np.maximum(x, np.float32(0))
+        return np.where(x > 0, x, np.float32(0))
     return np.clip(x, np.float32(-1), np.float32(1)) if activation == "hardtanh" else x
 
 
@@ -89,15 +128,19 @@ def mean(x: np.ndarray) -> np.ndarray:
     """Mean over points, summed as the format says: float64, in order, in groups of 64; (N, K) -> (K,) float32."""
     groups = [x[start : start + 64].astype(np.float64) for start in range(0, len(x), 64)]
     sums = np.stack([np.add.accumulate(group, axis=0)[-1] for group in groups])
-    return (np.add.accumulate(sums, axis=0)[-1] / len(x)).astype(np.float32)
+    total = np.add.accumulate(sums, axis=0)[-1] + 0.0  # sums start with +0: a sum of -0 is +0
+    return (total / len(x)).astype(np.float32)
+
+
+def eight_sums(x: np.ndarray) -> np.ndarray:
+    """Sum over the last axis as the format says: eight sums of every eighth value; (..., K) float64 -> (...)."""
+    sums = [np.add.accumulate(x[..., j::8], axis=-1)[..., -1:] for j in range(min(8, x.shape[-1]))]
+    return np.add.accumulate(np.concatenate(sums, axis=-1), axis=-1)[..., -1] + 0.0  # sums start with +0
 
 
 def mean_size(x: np.ndarray) -> np.ndarray:
-    """Mean of |x|, summed as the format says: float64, eight sums of every eighth value; (..., K) -> (...) float32."""
-    sizes = np.abs(x.astype(np.float64))
-    sums = [np.add.accumulate(sizes[..., j::8], axis=-1)[..., -1:] for j in range(min(8, x.shape[-1]))]
-    total = np.add.accumulate(np.concatenate(sums, axis=-1), axis=-1)[..., -1]
-    return (total / x.shape[-1]).astype(np.float32)
+    """Mean of |x|, in float64, rounded once: (..., K) -> (...) float32."""
+    return (eight_sums(np.abs(x.astype(np.float64))) / x.shape[-1]).astype(np.float32)
 
 
 @dataclass
@@ -164,15 +207,19 @@ class Machine:
         return activate(a * (scale[..., None] * z) + b, op["activation"])
 
     def pool(self, op: dict, tensors: dict) -> np.ndarray:
-        return mean(self.value) if op["pool"] == "mean" else self.value.max(axis=0)
+        if op["pool"] == "mean":
+            return mean(self.value)
+        # NaN is skipped, and a maximum of -0 becomes +0.
+        return np.fmax.reduce(self.value, axis=0, initial=np.float32(-np.inf)) + np.float32(0)
 
     def shift(self, op: dict, tensors: dict) -> np.ndarray:
         return self.value - np.float32(delta(len(self.cloud)))
 
     def matrix(self, op: dict, tensors: dict) -> np.ndarray:
-        size = op["size"]
-        self.matrices.append(self.value.reshape(size, size) + np.eye(size, dtype=np.float32))
-        return self.matrices[-1]
+        matrix = self.value.reshape(op["size"], op["size"]).copy()
+        matrix[np.diag_indices_from(matrix)] += np.float32(1)
+        self.matrices.append(matrix)
+        return matrix
 
     def keep(self, op: dict, tensors: dict) -> np.ndarray:
         self.kept.append(self.value if self.value.dtype == bool else self.value >= 0)
@@ -216,12 +263,13 @@ def run_program(
     """
     cloud = np.asarray(cloud, np.float32)
     if packed.manifest["normalize"] == "sphere" and not raw:
-        cloud = normalize(cloud)
+        cloud = sphere(cloud)
     machine, values = Machine(cloud, chosen=_chosen(packed, category)), []
     for i, op in enumerate(packed.manifest["program"]):
         prefix = f"{i}."
         tensors = {name.removeprefix(prefix): t for name, t in packed.tensors.items() if name.startswith(prefix)}
-        machine.value = OPERATIONS[op["op"]](machine, op, tensors)
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            machine.value = OPERATIONS[op["op"]](machine, op, tensors)
         values.append(machine.value)
     return machine.value, values
 

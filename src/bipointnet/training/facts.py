@@ -16,6 +16,16 @@ def counts(data: PointClouds) -> dict[str, int]:
     }
 
 
+def cloud_points(data: PointClouds) -> list[int] | None:
+    """The least and largest number of points per file; None where that is not known, as for meshes."""
+    return [data.summary.points[0], data.summary.points[2]] if data.summary and data.summary.points else None
+
+
+def layout(data: PointClouds) -> str:
+    """The layout that was recognized, or the name of the data set."""
+    return data.summary.layout if data.summary else data.name.partition("/")[0]
+
+
 def extent(data: PointClouds) -> list[float] | None:
     """The 1st and 99th percentile of the largest side of a training cloud's bounding box, in the units of the files.
 

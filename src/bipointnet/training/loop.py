@@ -39,6 +39,7 @@ from bipointnet.training.run_folder import (
     load_state,
     open_tensorboard,
     remove_stale_parts,
+    require_same_files,
     save_state,
     write_csv,
     write_json,
@@ -138,13 +139,14 @@ class Run:
             "config": dataclasses.asdict(self.config),
             "data": self.data_path,
             "dataset": self.data.name,
-            "layout": self.data.name.partition("/")[0],
+            "layout": facts.layout(self.data),
             **facts.counts(self.data),
             "points": self.config.points,
             "extent": facts.extent(self.data),
-            "cloud_points": None,
+            "cloud_points": facts.cloud_points(self.data),
             "confidence": evaluated[-1].get("confidence") if evaluated else None,
             "held_out": list(self.data.held_out),
+            "trained_on": list(self.data.trained_on),
             "classes": list(self.task.classes),
             "categories": list(self.task.categories),
             "parts": self.data.parts if self.task.categories else (),
@@ -243,6 +245,7 @@ class Run:
     def resume(self, path: Path) -> None:
         """Continue where `save` stopped, in a run of the same configuration."""
         saved, self.partial = load_state(path, self.model, self.optimizer, self.config)
+        require_same_files(path.parent, saved["trained_on"], self.data)
         self.history, self.best, self.seconds = saved["history"], saved["best"], saved["seconds"]
 
 
@@ -254,7 +257,7 @@ def result(run: Run) -> dict[str, Any]:
     return {
         "dataset": run.data.name,
         "data": run.data_path,
-        "layout": run.data.name.partition("/")[0],
+        "layout": facts.layout(run.data),
         **facts.counts(run.data),
         "task": config.task,
         "model": config.model,
@@ -285,6 +288,7 @@ def train(
     resume: bool = False,
     init: Path | None = None,
     data_path: str | None = None,
+    on_start: Callable[[], None] = lambda: None,
     on_progress: OnProgress = ignore,
 ) -> dict[str, Any]:
     """Train a network on `data` into the run folder `folder`; returns the content of its result.json.
@@ -296,6 +300,7 @@ def train(
         resume: continue an interrupted run in `folder`; start one if there is none.
         init: a run folder or checkpoint whose weights to start from, as far as they fit.
         data_path: the name or folder of the data as the user gave it, for result.json and the checkpoints.
+        on_start: called once, by the first process, after all checks and before the first epoch.
         on_progress: called after every step and at the end of every epoch.
 
     Example:
@@ -333,6 +338,9 @@ def train(
             run.warm_up()
         if workers.is_first:
             write_json(folder / "config.json", dataclasses.asdict(config))
+            if data.summary:
+                write_json(folder / "data.json", data.summary.as_json())
+            on_start()
         with Interrupts() as interrupts:
             fit(run, folder, on_progress, interrupts)
         figures = result(run)

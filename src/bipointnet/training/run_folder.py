@@ -1,6 +1,7 @@
 """The files of a run.
 
 config.json           the configuration
+data.json             what was read: layout, classes, files held out for the test, files left out
 last.safetensors      weights of the last epoch that was saved
 best.safetensors      weights of the epoch with the best test accuracy, or mIoU for networks that label points
 resume.safetensors    weights, optimizer state and history: what --resume reads
@@ -24,12 +25,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bipointnet.config import Config, from_mapping
+from bipointnet.data.dataset import PointClouds
 from bipointnet.errors import UserError
 from bipointnet.extras import install_hint, installed
 from bipointnet.files import write_beside
 from bipointnet.models import checkpoint
 from bipointnet.training.partial import Partial
-from bipointnet.training.resume_options import STATE
 
 EVALUATED = ("test_oa", "test_macc", "test_miou", "confidence", "entropy", "regularizer", "zero_gradient")
 COLUMNS: tuple[str, ...] = ("epoch", "lr", "loss", "train_oa", *EVALUATED, "seconds")
@@ -95,12 +96,6 @@ def load_state(
     return facts, Partial(**groups["partial"]) if groups["partial"] else None
 
 
-def held_out(folder: Path) -> tuple[str, ...]:
-    """The files that an interrupted run tests on; empty if nothing was saved yet."""
-    path = folder / STATE
-    return tuple(checkpoint.load_facts(path)["held_out"]) if path.exists() else ()
-
-
 def require_same_config(folder: Path, started: dict[str, Any], config: Config) -> None:
     """Raise UserError if a run was started with other options than `config` has."""
     before = dataclasses.asdict(from_mapping(str(folder), started))
@@ -110,6 +105,17 @@ def require_same_config(folder: Path, started: dict[str, Any], config: Config) -
                 f"{folder}: the run was started with {name} = {before[name]!r}, found {value!r} now; "
                 "resume with the same options, or choose another folder with -o"
             )
+
+
+def require_same_files(folder: Path, started: list[list[str]], data: PointClouds) -> None:
+    """Raise UserError if the training files are not those that a run was started with: it may have seen test files."""
+    before, now = {tuple(file) for file in started}, set(data.trained_on)
+    if before != now:
+        raise UserError(
+            f"{folder}: the training files changed since the run was started ({len(now - before)} are new or edited, "
+            f"{len(before - now)} are gone, the first is {min(before ^ now)[0]}); resume with the same files, or "
+            "choose another folder with -o"
+        )
 
 
 def copy_weights(model: nn.Module, source: Path) -> set[str]:
