@@ -210,8 +210,9 @@ def _picked(source: str, given: dict[str, Any], clouds: "PointClouds") -> tuple[
     """The settings for these data, options that are given or else from the recipe; and what the recipe picked."""
     if given.get("recipe") == "paper":
         return from_mapping(source, given), ""
-    count, task = len(clouds.train), given.get("task", "classify")
-    values = auto(count, task)
+    settings = from_mapping(source, given)  # for the defaults of task and model
+    count, task = len(clouds.train), settings.task
+    values = auto(count, task, settings.model)
     classes = len(clouds.classes if task == "classify" else clouds.point_classes)
     return from_mapping(source, values | given), sentence(values, given, count, classes)
 

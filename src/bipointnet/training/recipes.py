@@ -38,14 +38,17 @@ if TYPE_CHECKING:  # NumPy is not needed to pick options
     from bipointnet.data.dataset import PointClouds
 
 
-def auto(clouds: int, task: str = "classify") -> dict[str, Any]:
+def auto(clouds: int, task: str = "classify", model: str = "pointnet-vanilla") -> dict[str, Any]:
     """The options of the recipe `auto` for a number of training clouds.
 
-    Networks that label points are trained as in the paper, but with at least eight steps per epoch.
+    Networks that label points are trained as in the paper, but with at least eight steps per epoch. Other backbones
+    than vanilla PointNet have the learning rate of benchmarks/backbones.py; the rest was not measured for them.
 
     Example:
         >>> auto(48)["epochs"], auto(480)["epochs"], auto(9843)["epochs"]
         (303, 96, 21)
+        >>> auto(9843, model="pointnet2")["lr"]
+        0.003
         >>> auto(40, task="part")
         {'recipe': 'auto', 'batch': 5}
     """
@@ -57,7 +60,7 @@ def auto(clouds: int, task: str = "classify") -> dict[str, Any]:
         "recipe": "auto",
         "batch": 16 if few else 32,
         "epochs": epochs,
-        "lr": 0.01,
+        "lr": 0.01 if model == "pointnet-vanilla" else 0.003,
         "warmup": round(epochs / 20, 1),
         "clip": 1.0,
         "label_smoothing": 0.1,
@@ -88,7 +91,7 @@ def summary(config: Config, data: "PointClouds") -> dict[str, Any]:
     """The entries of result.json: the recipe, the options it picked, and those that were given instead."""
     paper = asdict(Config(task=config.task))
     names = [name for name in auto(len(data.train)) if name != "recipe"]
-    values = paper | (auto(len(data.train), config.task) if config.recipe == "auto" else {})
+    values = paper | (auto(len(data.train), config.task, config.model) if config.recipe == "auto" else {})
     picks = {name: values[name] for name in names if getattr(config, name) == values[name]}
     instead = {name: getattr(config, name) for name in names if name not in picks}
     return {"recipe": config.recipe, "picks": picks, "instead": instead}
