@@ -43,7 +43,7 @@ def test_the_sentence_names_what_was_picked_and_not_what_was_given():
 
 
 def test_result_json_separates_picks_from_options_that_were_given(tiny, tmp_path):
-    config = Config(**auto(len(tiny.train)) | {"epochs": 1, "points": 16, "device": "cpu"})
+    config = Config(**auto(len(tiny.train), epochs=1) | {"points": 16, "device": "cpu"})
     figures = train(config, tiny, tmp_path / "run", data_path="data/mine")
     assert figures["recipe"] == "auto"
     assert figures["instead"] == {"epochs": 1}
@@ -59,9 +59,10 @@ def test_train_says_what_it_picked_and_takes_every_option_that_is_given(folder_o
     picked = run("train", folder_of_clouds, *quick, "-o", tmp_path / "auto")
     assert "\nRecipe auto for 96 training clouds of 3 classes: --batch 16 --lr 0.01 " in picked.stderr
     config = json.loads(picked.stdout)["config"]
-    assert {name: config[name] for name in ("recipe", "epochs", "batch", "shift")} == {
+    assert {name: config[name] for name in ("recipe", "epochs", "warmup", "batch", "shift")} == {
         "recipe": "auto",
         "epochs": 1,
+        "warmup": 0.1,  # a twentieth of the epochs that are given
         "batch": 16,
         "shift": 0.2,
     }

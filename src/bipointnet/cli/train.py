@@ -212,7 +212,7 @@ def _picked(source: str, given: dict[str, Any], clouds: "PointClouds") -> tuple[
         return from_mapping(source, given), ""
     settings = from_mapping(source, given)  # for the defaults of task and model
     count, task = len(clouds.train), settings.task
-    values = auto(count, task, settings.model)
+    values = auto(count, task, settings.model, given.get("epochs"))
     classes = len(clouds.classes if task == "classify" else clouds.point_classes)
     return from_mapping(source, values | given), sentence(values, given, count, classes)
 

@@ -38,8 +38,10 @@ if TYPE_CHECKING:  # NumPy is not needed to pick options
     from bipointnet.data.dataset import PointClouds
 
 
-def auto(clouds: int, task: str = "classify", model: str = "pointnet-vanilla") -> dict[str, Any]:
-    """The options of the recipe `auto` for a number of training clouds.
+def auto(
+    clouds: int, task: str = "classify", model: str = "pointnet-vanilla", epochs: int | None = None
+) -> dict[str, Any]:
+    """The options of the recipe `auto` for a number of training clouds. Warm-up follows `epochs`, if they are given.
 
     Networks that label points are trained as in the paper, but with at least eight steps per epoch. Other backbones
     than vanilla PointNet have the learning rate of benchmarks/backbones.py; the rest was not measured for them.
@@ -55,7 +57,7 @@ def auto(clouds: int, task: str = "classify", model: str = "pointnet-vanilla") -
     if task != "classify":
         return {"recipe": "auto", "batch": max(2, min(PAPER[task]["batch"], clouds // 8))}
     few = clouds < 200
-    epochs = min(600, max(20, round(2100 / clouds**0.5)))
+    epochs = epochs or min(600, max(20, round(2100 / clouds**0.5)))
     return {
         "recipe": "auto",
         "batch": 16 if few else 32,
@@ -89,9 +91,12 @@ def sentence(values: dict[str, Any], given: dict[str, Any], clouds: int, classes
 
 def summary(config: Config, data: "PointClouds") -> dict[str, Any]:
     """The entries of result.json: the recipe, the options it picked, and those that were given instead."""
-    paper = asdict(Config(task=config.task))
     names = [name for name in auto(len(data.train)) if name != "recipe"]
-    values = paper | (auto(len(data.train), config.task, config.model) if config.recipe == "auto" else {})
+    values = asdict(Config(task=config.task))
+    if config.recipe == "auto":
+        picked = auto(len(data.train), config.task, config.model)
+        values |= auto(len(data.train), config.task, config.model, config.epochs)  # the warm-up that was picked
+        values |= {"epochs": picked.get("epochs", values["epochs"])}
     picks = {name: values[name] for name in names if getattr(config, name) == values[name]}
     instead = {name: getattr(config, name) for name in names if name not in picks}
     return {"recipe": config.recipe, "picks": picks, "instead": instead}
