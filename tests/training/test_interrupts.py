@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from commands import succeed
+from labeled_data import CLASSES, write_parts
 
 from bipointnet.config import Config
 from bipointnet.data.dataset import PointClouds
@@ -138,6 +139,20 @@ def test_the_printed_command_continues_the_run(folder_of_clouds, tmp_path, numbe
     command = shlex.split(line.partition("To continue: ")[2])
     succeed(*command[1:], cwd=tmp_path)
     assert same_bits(tmp_path / "whole", run)
+
+
+def test_the_printed_command_continues_a_series_of_runs(tmp_path):
+    write_parts(tmp_path / "data")
+    options = ["--task", "part", "--category", "each", "--points", "8", "--epochs", "2", "--batch", "32", "--no-norm"]
+    options += ["--model", "pointnet-vanilla"]
+    process = started(tmp_path, "data", *options, "-o", "runs")
+    wait_for(tmp_path / "runs" / CLASSES[0] / "config.json", process)
+    process.send_signal(signal.SIGINT)
+    _, text = process.communicate(timeout=120)
+    assert process.returncode == 130, text
+    command = shlex.split(text.strip().splitlines()[-1].partition("To continue: ")[2])
+    assert {"--category", "each", "--epochs", "2", "--no-norm", "--resume"} <= set(command)
+    assert "mean over categories" in succeed(*command[1:], cwd=tmp_path)
 
 
 def test_resume_removes_the_temporary_files_of_killed_processes(tmp_path):

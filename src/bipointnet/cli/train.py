@@ -104,8 +104,10 @@ def train(
     options = {name: value for name, value in given.items() if value is not None}
     values = (read_toml(config) if config else {}) | options
     source = f"{config} and the options" if config else "options"
-    settings = from_mapping(source, {"recipe": "auto"} | values)
+    settings = from_mapping(source, values)
     each = "each" in (settings.category, settings.fold)
+    if each and values.get("recipe") == "auto":
+        raise UserError("--recipe auto is for one network; found it with `each`; leave one of the two out")
     _check_init(init, each)
     if skip_bad and each:
         raise UserError("--skip-bad is for files of your own; found it with `each`; leave one of the two out")
@@ -117,7 +119,7 @@ def train(
     require("training", "torch", "safetensors")
     try:
         if each:
-            _train_each(settings, data, folder, as_json)
+            _train_each(values, settings, data, folder, as_json)
         else:
             _train_one(source, values, settings, data, folder, resume, init, skip_bad, as_json)
     except OSError as error:
@@ -179,7 +181,7 @@ def _train_one(
 
     from bipointnet.training.loop import train as run_training
 
-    with epoch_bar() as bars, _resumable(data, folder):
+    with epoch_bar() as bars, _resumable(data, folder, *_as_options({"skip_bad": True} if skip_bad else {})):
         on_progress = epoch_progress(bars, " ".join(_network(settings)), settings.epochs)
         figures = run_training(
             settings,
@@ -234,7 +236,7 @@ def _resumable(data: str, folder: Path, *options: str) -> Iterator[None]:
         raise typer.Exit(128 + stopped.number) from stopped
 
 
-def _train_each(settings: Config, data: str, folder: Path, as_json: bool) -> None:
+def _train_each(given: dict[str, Any], settings: Config, data: str, folder: Path, as_json: bool) -> None:
     """Train one network per category of objects or per fold of rooms, and print their scores together."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError(
@@ -251,8 +253,7 @@ def _train_each(settings: Config, data: str, folder: Path, as_json: bool) -> Non
         raise UserError(f"{data}: has no folds; expected S3DIS; leave --fold out")
     from bipointnet.training.cross_validation import every_category, every_fold
 
-    kind = "--category" if settings.category else "--fold"
-    with epoch_bar() as bars, _resumable(data, folder, "--task", settings.task, kind, "each"):
+    with epoch_bar() as bars, _resumable(data, folder, *_as_options(given)):
 
         def on_progress(name: str) -> Callable[[Any], None]:
             return epoch_progress(bars, name, settings.epochs)
@@ -282,6 +283,15 @@ def _train_each(settings: Config, data: str, folder: Path, as_json: bool) -> Non
     }
     print_line("   ".join(f"{text} {totals[key]:.2f} %" for key, text in named.items() if key in totals))
     print_line(f"Runs: {plain(folder)}")
+
+
+def _as_options(given: dict[str, Any]) -> list[str]:
+    """Options as they are typed: --epochs 20, --no-norm."""
+    words: list[str] = []
+    for name, value in given.items():
+        flag = name.replace("_", "-")
+        words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+    return words
 
 
 def _network(settings: Config) -> list[str]:
