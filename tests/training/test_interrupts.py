@@ -57,7 +57,7 @@ def interrupt_at(moments: list[tuple[int, int]], number: int):
     return on_progress
 
 
-@pytest.mark.parametrize(("seed", "method"), [(0, "lsr"), (1, "fp"), (2, "lsr"), (3, "ir-net")])
+@pytest.mark.parametrize(("seed", "method"), [(0, "lsr"), (1, "fp"), (2, "ir-net")])
 def test_a_run_interrupted_at_random_steps_ends_with_the_same_bits(tiny, tmp_path, seed, method):
     """Dropout, augmentations and the means over an epoch continue in the middle of an epoch too."""
     config = dataclasses.replace(QUICK, method=method, warmup=1, clip=1.0)
@@ -123,16 +123,15 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize(("number", "delay"), [(signal.SIGINT, 0.05), (signal.SIGTERM, 0.3)])
-def test_the_printed_command_continues_the_run(folder_of_clouds, tmp_path, number, delay):
+def test_the_printed_command_continues_the_run(folder_of_clouds, tmp_path):
     run = tmp_path / "my run"
     succeed("train", "data", *OPTIONS, "-o", "whole", cwd=tmp_path)
     process = started(tmp_path, "data", *OPTIONS, "-o", "my run")
     wait_for(run / "config.json", process)
-    time.sleep(delay)
-    process.send_signal(number)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
     _, text = process.communicate(timeout=120)
-    assert process.returncode == 128 + number, text
+    assert process.returncode == 130, text
     assert not leftovers(run)
     line = text.strip().splitlines()[-1]
     assert "of 6; the state is saved. To continue: bipointnet train data -o 'my run' --resume" in line
@@ -147,9 +146,9 @@ def test_the_printed_command_continues_a_series_of_runs(tmp_path):
     options += ["--model", "pointnet-vanilla"]
     process = started(tmp_path, "data", *options, "-o", "runs")
     wait_for(tmp_path / "runs" / CLASSES[0] / "config.json", process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     _, text = process.communicate(timeout=120)
-    assert process.returncode == 130, text
+    assert process.returncode == 143, text
     command = shlex.split(text.strip().splitlines()[-1].partition("To continue: ")[2])
     assert {"--category", "each", "--epochs", "2", "--no-norm", "--resume"} <= set(command)
     assert "mean over categories" in succeed(*command[1:], cwd=tmp_path)

@@ -336,12 +336,12 @@ def train(
             run.resume(saved)
         if config.compile:
             run.warm_up()
-        if workers.is_first:
-            write_json(folder / "config.json", dataclasses.asdict(config))
-            if data.summary:
-                write_json(folder / "data.json", data.summary.as_json())
-            on_start()
         with Interrupts() as interrupts:
+            if workers.is_first:
+                write_json(folder / "config.json", dataclasses.asdict(config))
+                if data.summary:
+                    write_json(folder / "data.json", data.summary.as_json())
+                on_start()
             fit(run, folder, on_progress, interrupts)
         figures = result(run)
         if workers.is_first:
