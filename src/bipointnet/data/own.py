@@ -111,7 +111,7 @@ def open_own(
         require_both_splits(classes, np.array(labels[0]), np.array(labels[1]), found.root)
     elif not test:
         raise UserError(f"{found.root}: no test file can be used ({first_names(map(str, read.bad))}); add others")
-    notes += _copies(train, test)
+    notes += read.notes + _copies(train, test)
     held_out = () if found.has_splits else tuple(source.name for source, _ in test)
     summary = Summary(
         str(found.root),
