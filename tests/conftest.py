@@ -1,4 +1,7 @@
+import fcntl
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -37,6 +40,28 @@ VARIANTS = {
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep tests away from the user's cache."""
     monkeypatch.setenv("BIPOINTNET_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="session")
+def cmake() -> str:
+    """The program cmake."""
+    found = shutil.which("cmake", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert found is not None, "the tests of the C++ tool and library need cmake"
+    return found
+
+
+@pytest.fixture(scope="session")
+def run_tool(cmake: str) -> Path:
+    """The C++ tool bipointnet-run. It is built in build/tool, where ccache knows most files from build/core."""
+    source = Path(__file__).parents[1]
+    build = source / "build" / "tool"
+    build.mkdir(parents=True, exist_ok=True)
+    with open(build / "lock", "w") as lock:  # the processes of pytest-xdist share it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for step in (["-S", source, "-B", build], ["--build", build, "-j", "2"]):
+            done = subprocess.run([cmake, *step], capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+    return build / "bipointnet-run"
 
 
 @pytest.fixture

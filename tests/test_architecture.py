@@ -23,11 +23,11 @@ MODULES = {
     "analysis": "__init__ figures runs study theory",
     "cli": "__init__ analyze bench common demo eval export inspect predict segment train verify",
     "convert": "__init__ binarize graph layers record report trace",
-    "data": "__init__ blocks cache clouds dataset folder furniture generated listing manifest mesh_files modelnet "
-    "normalize objects own parsed published reading rooms s3dis scan_files scanobjectnn shapenet_part shapes solids "
-    "summary text_files",
-    "evaluation": "__init__ bench_torch evaluate from_file inspection metrics model_file networks predictor probe "
-    "segmentation verify_torch",
+    "data": "__init__ blocks cache child_process cloud_facts clouds dataset folder furniture generated gltf_files "
+    "library_files listing manifest modelnet normalize objects own parsed published reading rooms s3dis scan_libraries "
+    "scanobjectnn shapenet_part shapes shuffle solids summary",
+    "evaluation": "__init__ bench_torch evaluate from_file inputs inspection metrics model_file networks predictor "
+    "probe segmentation unlike verify_torch",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
     "nn": "__init__ calibrate concat_linear conv cost farthest_gpu fused_pool geometry grouped hooks init linear "
     "methods names pools product sign",
@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "extras": "errors",
     "files": "",
     "config": "errors",
-    "data": "errors extras files",
+    "data": "_core errors extras files",
     "nn": "delta errors",
     "models": "config errors files nn",
     "convert": "errors nn",
@@ -65,7 +65,7 @@ NEVER_TORCH = {
     "analysis": "__init__ figures runs theory",
     "cli": MODULES["cli"],
     "data": MODULES["data"],
-    "evaluation": "__init__ evaluate from_file inspection metrics model_file predictor segmentation",
+    "evaluation": "__init__ evaluate from_file inputs inspection metrics model_file predictor segmentation unlike",
     "runtime": MODULES["runtime"],
     "training": "__init__ facts interrupts recipes resume_options",
     "viz": MODULES["viz"],

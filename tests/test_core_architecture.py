@@ -4,6 +4,7 @@
     format   bytes -> a checked network; knows nothing of how it runs
     kernels  one table of functions, one file per instruction set; knows nothing of networks
     engine   plans and runs a network with the kernels
+    scan     clouds of any size: samples and blocks for a network
     api.cpp, python.cpp  the two ways in
 
 A new file needs a row here.
@@ -105,13 +106,24 @@ FILES = {
         "workspace.cpp",
         "workspace.h",
     },
+    "scan": {
+        "blocks.cpp",
+        "blocks.h",
+        "label.cpp",
+        "label.h",
+        "sample.cpp",
+        "sample.h",
+        "shuffle.cpp",
+        "shuffle.h",
+    },
 }
 MAY_INCLUDE = {
     "clouds": {"clouds"},
     "format": {"format"},
     "kernels": {"kernels"},
     "engine": {"format", "kernels", "engine"},
-    "": {"clouds", "format", "kernels", "engine", "bipointnet.h"},
+    "scan": {"format", "engine", "scan"},
+    "": {"clouds", "format", "kernels", "engine", "scan", "bipointnet.h"},
 }
 # Compiled once per instruction set. An inline function of the standard library, compiled with the flags of one
 # instruction set, could be the copy that the linker keeps for all; <cstdint> has types only.
@@ -162,6 +174,13 @@ def test_files_of_an_instruction_set_use_no_standard_library(name):
     assert "std::" not in re.sub(r"std::u?int\d+_t|std::size_t", "", (SOURCE / "kernels" / name).read_text())
 
 
+def test_the_tool_runs_networks_through_the_c_api():
+    tools = CORE / "tools"
+    for path in tools.iterdir():
+        folders = {header.split("/")[0] for header in includes(path)[0] if not (tools / header).is_file()}
+        assert folders <= {"bipointnet.h", "clouds", "format", "scan"}, path.name
+
+
 def test_only_the_binding_knows_nanobind():
     users = [
         f"{folder}/{name}"
@@ -173,4 +192,4 @@ def test_only_the_binding_knows_nanobind():
 
 def test_the_tests_of_the_core_mirror_its_folders():
     folders = {path.parent.relative_to(CORE / "tests").as_posix() for path in (CORE / "tests").rglob("test_*.cpp")}
-    assert folders <= {".", "clouds", "format", "kernels", "engine"}
+    assert folders <= {".", "clouds", "format", "kernels", "engine", "scan"}

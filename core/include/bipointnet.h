@@ -62,6 +62,19 @@ bipointnet_status bipointnet_predict(const bipointnet_model *model, const float 
 bipointnet_status bipointnet_segment(const bipointnet_model *model, const float *cloud, size_t points, int category,
                                      int raw, unsigned threads, int *labels, float *logits);
 
+/* The number of points per cloud in training; 1024 if the file does not say; 0 if `model` is NULL. */
+size_t bipointnet_points(const bipointnet_model *model);
+
+/* Labels every point of one cloud of any size, for a model with task part or semantic, as `bipointnet segment` does:
+ * objects in samples of as many points as in training, rooms and scans in overlapping blocks of 1 m x 1 m.
+ *   xyz       `points` x 3 floats; for a model with task semantic in meters, z up
+ *   rgb       `points` x 3 floats from 0 to 1, or NULL; needed by a model with task semantic that has 9 channels
+ *   category  as in bipointnet_segment
+ *   threads   at least 1; the labels do not depend on it
+ *   labels    `points` ints */
+bipointnet_status bipointnet_label(const bipointnet_model *model, const float *xyz, const float *rgb, size_t points,
+                                   int category, unsigned threads, int *labels);
+
 /* One sentence about the last failure in this thread. */
 const char *bipointnet_error(void);
 

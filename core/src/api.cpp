@@ -11,6 +11,7 @@
 #include "engine/model.h"
 #include "format/file.h"
 #include "kernels/dispatch.h"
+#include "scan/label.h"
 
 struct bipointnet_model {
   bipointnet::Model model;
@@ -175,3 +176,20 @@ const char* bipointnet_isa(void) {
 }
 
 const char* bipointnet_version(void) { return BIPOINTNET_VERSION; }
+
+size_t bipointnet_points(const bipointnet_model* model) {
+  return model == nullptr ? 0 : bipointnet::scan::training_points(model->model.network());
+}
+
+bipointnet_status bipointnet_label(const bipointnet_model* model, const float* xyz, const float* rgb, size_t points,
+                                   int category, unsigned threads, int* labels) {
+  return guarded([&] {
+    require(model, "model");
+    require(xyz, "xyz");
+    require(labels, "labels");
+    if (!model->model.network().per_point()) {
+      throw bipointnet::InputError(task_error(model, "task part or semantic; bipointnet_predict classifies clouds"));
+    }
+    bipointnet::scan::label(model->model, xyz, rgb, points, category, threads, labels);
+  });
+}

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "clouds/finish.h"
 #include "clouds/read.h"
@@ -87,33 +88,46 @@ nb::object array_of(std::vector<T> values, std::initializer_list<std::size_t> sh
   return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), shape, owner));
 }
 
+// Names of columns in a file may be any bytes.
+nb::object text_of(const std::string& text) {
+  return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
+nb::list texts_of(const std::vector<std::string>& texts) {
+  nb::list list;
+  for (const std::string& text : texts) list.append(text_of(text));
+  return list;
+}
+
 // A dict, as bipointnet.data.clouds expects it; arrays own their memory.
 nb::dict cloud_dict(bipointnet::clouds::Cloud cloud) {
   nb::dict dict;
   const std::size_t count = cloud.size();
-  dict["format"] = cloud.format;
+  dict["format"] = text_of(cloud.format);
   dict["points"] = array_of(std::move(cloud.points), {count, 3});
   dict["origin"] = nb::make_tuple(cloud.origin[0], cloud.origin[1], cloud.origin[2]);
   dict["colors"] = cloud.colors.empty() ? nb::none() : array_of(std::move(cloud.colors), {count, 3});
+  dict["color_scale"] = cloud.color_scale;
   const std::size_t faces = cloud.faces.size() / 3;
   dict["faces"] = faces == 0 ? nb::none() : array_of(std::move(cloud.faces), {faces, 3});
   nb::list fields;
   for (bipointnet::clouds::Column& column : cloud.fields) {
-    fields.append(nb::make_tuple(column.name, array_of(std::move(column.values), {count})));
+    fields.append(nb::make_tuple(text_of(column.name), array_of(std::move(column.values), {count})));
   }
   dict["fields"] = fields;
-  dict["columns"] = cloud.columns;
+  dict["columns"] = texts_of(cloud.columns);
   dict["dropped"] = cloud.dropped;
   dict["kept"] = cloud.kept.empty() ? nb::none() : array_of(std::move(cloud.kept), {count});
-  dict["notes"] = cloud.notes;
+  dict["notes"] = texts_of(cloud.notes);
   return dict;
 }
 
-nb::dict read_cloud(const std::string& path, const std::vector<std::string>& columns, bool strict) {
+nb::dict read_cloud(nb::bytes data, const std::string& name, const std::vector<std::string>& columns, bool strict) {
   bipointnet::clouds::Cloud cloud;
+  const std::string_view bytes(static_cast<const char*>(data.data()), data.size());
   {
     nb::gil_scoped_release unlocked;
-    cloud = bipointnet::clouds::read_cloud(path, {columns, strict});
+    cloud = bipointnet::clouds::read_cloud_bytes(bytes, name, {columns, strict});
   }
   return cloud_dict(std::move(cloud));
 }
@@ -164,8 +178,9 @@ NB_MODULE(_core, module) {
   nb::exception<bipointnet::InputError>(module, "InputError", PyExc_ValueError);
   nb::exception<bipointnet::IsaError>(module, "IsaError", PyExc_ValueError);
   nb::exception<bipointnet::clouds::CloudError>(module, "CloudError", PyExc_ValueError);
-  module.def("read_cloud", &read_cloud, nb::arg("path"), nb::arg("columns") = std::vector<std::string>(),
-             nb::arg("strict") = false, "The cloud or mesh in a file; see core/src/clouds/cloud.h.");
+  module.def("read_cloud", &read_cloud, nb::arg("data"), nb::arg("name"),
+             nb::arg("columns") = std::vector<std::string>(), nb::arg("strict") = false,
+             "The cloud or mesh in the bytes of a file; its name gives the format. See core/src/clouds/cloud.h.");
   module.def("finish_cloud", &finish_cloud, nb::arg("format"), nb::arg("names"), nb::arg("bits"), nb::arg("columns"),
              nb::arg("faces").none(), nb::arg("strict"),
              "The cloud in the columns (C, N) of a file that another library has parsed.");

@@ -1,6 +1,21 @@
 """Run the command line: `python -m bipointnet` is the same as `bipointnet`."""
 
-from bipointnet.cli import main
+import sys
+
+
+def main() -> None:
+    """Run a command. Ctrl-C ends it with exit code 130, also while the command line is being imported.
+
+    Example:
+        >>> main()  # doctest: +SKIP
+    """
+    try:
+        from bipointnet.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

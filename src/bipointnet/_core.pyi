@@ -1,4 +1,6 @@
-"""The compiled core: packed models, and packing of signs."""
+"""The compiled core: packed models, packing of signs, and the readers of cloud files."""
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,9 @@ class InputError(ValueError):
 
 class IsaError(ValueError):
     """An instruction set is unknown or not available on this machine."""
+
+class CloudError(ValueError):
+    """A file is not a valid cloud."""
 
 class Model:
     """A packed model, ready to run. `bipointnet.Model` wraps it."""
@@ -42,6 +47,22 @@ class Model:
         self, points: NDArray[np.float32], raw: bool, category: int = -1
     ) -> list[NDArray[np.uint8] | NDArray[np.float32]]:
         """The value after every operation, for a cloud (N, C)."""
+
+def read_cloud(data: bytes, name: str, columns: list[str] = ..., strict: bool = False) -> dict[str, Any]:
+    """The cloud or mesh in the bytes of a file, whose name gives the format; `bipointnet.data.clouds.read` wraps it."""
+
+def finish_cloud(
+    format: str,
+    names: list[str],
+    bits: list[int],
+    columns: NDArray[np.float64],
+    faces: NDArray[np.int64] | None,
+    strict: bool,
+) -> dict[str, Any]:
+    """The cloud in the columns (C, N) of a file that was parsed elsewhere."""
+
+def cloud_suffixes() -> str:
+    """The suffixes that read_cloud() accepts, separated by blanks."""
 
 def pack_signs(values: NDArray[np.float32]) -> NDArray[np.uint64]:
     """Pack the signs of (rows, columns) into (rows, ceil(columns / 64)) words; a bit is 1 where the value is >= 0."""

@@ -33,6 +33,9 @@ PAPER: dict[str, dict[str, Any]] = {
     "semantic": {"model": "pointnet", "points": 4096, "epochs": 128, "batch": 128},
 }
 
+# What papers call a backbone -> its name here, where the nearest spelling would be another backbone.
+COMMON_NAMES = {"pointnet++": "pointnet2"}
+
 # The backbones that can label points.
 SEGMENTATION_MODELS = ("pointnet", "pointnet-vanilla")
 
@@ -175,7 +178,8 @@ class Config:
 
 
 def _suggestion(name: str, names: Any) -> str:
-    close = difflib.get_close_matches(name.lower(), list(names), n=1)
+    meant = COMMON_NAMES.get(name.lower())
+    close = [meant] if meant in names else difflib.get_close_matches(name.lower(), list(names), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

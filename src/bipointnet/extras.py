@@ -10,13 +10,12 @@ _EXTRAS = {
     "h5py": "train",
     "matplotlib": "plot",
     "tensorboard": "tensorboard",
-    "laspy": "las",
-    "pypcd4": "pcd",
+    "lazrs": "laz",
+    "pye57": "e57",
     "onnx": "bench",
     "onnxruntime": "bench",
     "openvino": "openvino",
 }
-_REQUIREMENTS = {"laspy": "'laspy[lazrs]'"}  # with the backend that reads LAZ
 _NAMES = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 
 
@@ -32,8 +31,7 @@ def install_hint(*packages: str) -> str:
     "pip install matplotlib (extra 'plot')"
     """
     extras = dict.fromkeys(_EXTRAS[package] for package in packages)
-    requirements = " ".join(_REQUIREMENTS.get(package, package) for package in packages)
-    return f"pip install {requirements} (extra {', '.join(repr(extra) for extra in extras)})"
+    return f"pip install {' '.join(packages)} (extra {', '.join(repr(extra) for extra in extras)})"
 
 
 def require(purpose: str, *packages: str) -> None:

@@ -1,18 +1,104 @@
-"""Files that are never half-written: the bytes go to a temporary file beside the target, which then replaces it."""
+"""Files that are never half-written: the bytes go to temporary files beside the targets, which then replace them.
 
+A process that is killed leaves its temporary file behind; the next write to the same target removes it. A process that
+is still writing holds a lock on its temporary file, so no other process removes it.
+"""
+
+import hashlib
 import os
+import secrets
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from io import FileIO
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows: leftovers stay, since a lock would keep the file from being renamed
+    fcntl = None
 
 
 def write_beside(path: Path, content: bytes) -> None:
-    """Replace `path` with `content` atomically: if the process is killed, the old file or the new one remains."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(beside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    """Replace `path` with `content` atomically: if the process is killed, the old file or the new one remains.
+
+    An OSError names `path`. A device or a pipe is written to directly.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "new" / "a.txt"
+    >>> write_beside(path, b"hello")
+    >>> path.read_text()
+    'hello'
+    """
+    write_all({path: content})
+
+
+def write_all(contents: Mapping[Path, bytes]) -> None:
+    """Replace several files, each atomically, once all of them are on disk: if one cannot be written, none changes.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> write_all({folder / "a.txt": b"1", folder / "b.txt": b"2"})
+    >>> sorted(path.name for path in folder.iterdir())
+    ['a.txt', 'b.txt']
+    """
+    with ExitStack() as stack:
+        written: list[tuple[Path, Path]] = []
+        for path, content in contents.items():
+            try:
+                target = Path(os.path.realpath(path))  # a link stays a link
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if target.exists() and not target.is_file():
+                    target.write_bytes(content)
+                else:
+                    written.append((_write_temporary(target, content, stack), target))
+            except OSError as error:
+                raise _naming(path, error) from error
+        for temporary, target in written:
+            try:
+                os.replace(temporary, target)
+            except OSError as error:
+                raise _naming(target, error) from error
+
+
+def _write_temporary(target: Path, content: bytes, stack: ExitStack) -> Path:
+    """Write a temporary file beside the target; the stack closes it, and removes it if it is still there."""
+    # A hash, since the name of the target may be as long as a name can be.
+    prefix = f".bipointnet-{hashlib.blake2b(os.fsencode(target.name), digest_size=6).hexdigest()}-"
+    _remove_leftovers(target.parent, prefix)
+    while True:
+        temporary = target.with_name(f"{prefix}{secrets.token_hex(4)}.part")
+        stack.callback(temporary.unlink, missing_ok=True)
+        file = stack.enter_context(FileIO(temporary, "x"))
+        _lock(file)
+        if temporary.exists():  # else another process took it for a leftover before it was locked
+            break
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
+    os.fsync(file.fileno())
+    if fcntl is None:
+        file.close()
+    return temporary
+
+
+def _lock(file: FileIO) -> None:
+    if fcntl is not None:
+        with suppress(OSError):  # a file system without locks, on which no other process gets one either
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+
+
+def _remove_leftovers(folder: Path, prefix: str) -> None:
+    """Remove the temporary files of processes that have ended: those that can be locked."""
+    if fcntl is None:
+        return
+    with suppress(OSError):  # a folder that may be written but not listed
+        for name in os.listdir(folder):
+            if name.startswith(prefix):
+                with suppress(OSError), open(folder / name, "rb") as file:  # locked, or gone by now
+                    fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(folder / name)
+
+
+def _naming(path: Path, error: OSError) -> OSError:
+    """The same error with the name of the target; OSError chooses the subclass by the number."""
+    return OSError(error.errno, error.strerror, os.fspath(path))

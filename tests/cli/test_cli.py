@@ -67,6 +67,24 @@ def test_eval_prints_a_table_and_json(trained):
 
 
 @learning
+def test_eval_lists_the_misclassified_files(trained, packed):
+    data, folder = trained
+    report = json.loads(succeed("eval", packed, data, "--files", "--json"))
+    confusion = np.array(report["confusion"])
+    mistakes = report["mistakes"]
+    assert len(mistakes) == confusion.sum() - np.trace(confusion)
+    for mistake in mistakes:
+        assert list(mistake) == ["file", "truth", "prediction", "probability"]
+        assert (data / mistake["file"]).exists()
+        assert Path(mistake["file"]).parent.name == mistake["truth"] != mistake["prediction"]
+        assert 0 < mistake["probability"] <= 1
+    assert "mistakes" not in json.loads(succeed("eval", packed, data, "--json"))
+    shown = succeed("eval", folder, data, "--files")
+    assert " of 30 misclassified" in shown
+    assert shown.count(", predicted ") == int(shown.split(" of 30 misclassified")[0].split()[-1])
+
+
+@learning
 def test_predict_classifies_files(trained, tmp_path):
     data, folder = trained
     files = sorted((data / "test").rglob("*.npy"))
@@ -181,8 +199,21 @@ def test_verify_says_why_bits_may_differ():
     assert "OK" not in shown
 
 
+def test_names_are_not_cut_in_files_and_pipes():
+    """Without a terminal there is no width to fit in; a cut name cannot be used by the next program."""
+    console = common._Console(file=io.StringIO())
+    table = common.empty_table("runs", {"run": "left", "layer": "left"})
+    table.add_row("runs/" + "x" * 120, "y" * 120)
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "x" * 120 in shown
+    assert "y" * 120 in shown
+
+
 def test_bench_prints_a_table_and_json():
     path = GOLDEN / "shapes-v1.bpn"
+    assert "One cloud of 128 points" in succeed("bench", path, "--rounds", "1"), "as in training"
     report = json.loads(succeed("bench", path, "--points", "32", "--rounds", "3", "--json"))
     assert (report["points"], report["threads"], report["rounds"]) == (32, 1, 3)
     assert report["speedup"]["torch"] > 0

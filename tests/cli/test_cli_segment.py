@@ -108,6 +108,19 @@ def test_segment_writes_all_four_files(parts, tmp_path):
     assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == [f"a{suffix}" for suffix in SUFFIXES]
 
 
+def test_truth_is_what_the_category_can_have_and_case_does_not_matter(parts, tmp_path):
+    np.save(tmp_path / "mug.npy", np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32))
+    command = ["segment", tmp_path / "mug.npy", "-m", parts / "parts.bpn", "--category", "mug", "--truth"]
+    first, second = PARTS[11]
+    (tmp_path / "truth.txt").write_text(f"{first}.000000\n{second}.000000\n" * 2)
+    report = json.loads(succeed(*command, tmp_path / "truth.txt", "--json", cwd=tmp_path))
+    assert 0 <= report["truth"]["oa"] <= 100
+    (tmp_path / "wrong.txt").write_text(f"{first}\n0\n" * 2)
+    sentence = complaint(*command, tmp_path / "wrong.txt", cwd=tmp_path)
+    assert f"point 1 (counted from 0) has label 0; expected {first} to {second}" in sentence
+    assert "--files is for classifiers" in complaint("eval", parts / "run", parts / "data", "--files")
+
+
 def test_segment_labels_every_point_of_a_room_and_compares(rooms, tmp_path):
     room = np.load(rooms / "data" / "Area_1_office_1.npy")
     np.save(tmp_path / "room.npy", room[:, :6])
@@ -164,7 +177,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(parts, rooms, tmp_p
         ([tmp_path / "empty.xyz", "-m", rooms / "run"], "the file is empty"),
         ([cloud, "-m", cloud], "neither a packed model nor a checkpoint"),
         ([*mug, "Mug", "-o", tmp_path / "cloud"], "an input file, which would be overwritten; choose another name"),
-        ([*mug, "Mug", "-o", "x" * 221], "expected the name of the files to write"),
+        ([*mug, "Mug", "-o", "x" * 251], "expected the name of the files to write"),
         ([*mug, "Mug", "-o", "ä" * 150], "expected the name of the files to write"),
         ([cloud, "-m", tmp_path / "taken.html"], "a folder without last.safetensors"),
         ([*mug, "Mug", "-o", tmp_path / "taken"], "a folder where a file should be written"),

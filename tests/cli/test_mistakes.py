@@ -34,7 +34,7 @@ MISTAKES = {
         ["--init is for one network"],
     ),
     "fewer points than asked": (["train", "pair", "--points", "9"], ["pair", "0.xyz", "8 points", "--points 8"]),
-    "NaN points": (["train", "rotten", "--points", "2"], ["bad.xyz", "NaN", "remove"]),
+    "NaN points": (["train", "rotten", "--points", "2"], ["bad.xyz", "no point with finite coordinates", "2"]),
     "no such run": (["eval", "nowhere", "shapes"], ["nowhere", "does not exist", "run folder"]),
     "a folder that is no run": (["eval", "empty", "shapes"], ["empty", "last.safetensors", "bipointnet train"]),
     "no such data to evaluate on": (["eval", GOLDEN / "shapes-v1.bpn", "nowhere"], ["nowhere", "no such folder"]),
@@ -82,7 +82,7 @@ def junk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / name).mkdir(parents=True)
         for i in range(3):
             np.savetxt(root / name / f"{i}.xyz", rng.normal(size=(8, 3)))
-    (root / "rotten" / "a" / "bad.xyz").write_text("0 0 0\n1 nan 0\n1 1 1\n")
+    (root / "rotten" / "a" / "bad.xyz").write_text("0 inf 0\n1 nan 0\n")
     described = {"hollow.bpn": {"program": []}, "pointnet2/last.safetensors": {"config": {"model": "pointnet2"}}}
     for path, facts in described.items():
         header = json.dumps({"__metadata__": {"bipointnet": json.dumps({"format": 1, **facts})}}).encode()

@@ -40,6 +40,8 @@ MISTAKES = {
     "predict without a model": ["predict", "text.txt"],
     "predict with nothing": ["predict", "text.txt", "--model", "nowhere"],
     "predict for nothing": ["predict", "nowhere.ply", "--model", "run"],
+    "predict for an empty folder": ["predict", "folder", "--model", "run"],
+    "predict for a pattern without files": ["predict", "**/*.ply", "--model", "run"],
     "segment with a classifier": ["segment", "text.txt", "--model", "run"],
     "verify against nothing": ["verify", Path(__file__).parents[1] / "golden" / "shapes-v1.bpn", "--run", "nowhere"],
 }

@@ -1,5 +1,6 @@
 """ModelNet in its three published layouts, and the errors for broken files."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -54,6 +55,14 @@ def hdf5(tmp_path: Path) -> Path:
     write_h5(folder / "b.h5", data=clouds_of(1, seed=2), label=labels_of(1))
     write_h5(folder / "c.h5", data=clouds_of(2, seed=3), label=labels_of(1, 0))
     return folder
+
+
+def test_hdf5_needs_no_compiled_core(hdf5: Path) -> None:
+    code = (
+        "import sys; sys.modules['bipointnet._core'] = None; from bipointnet.data import open_dataset; "
+        f"print(len(open_dataset({str(hdf5)!r}, 16).train))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stdout == "4\n"
 
 
 @pytest.mark.parametrize("given", ["folder", "parent"])

@@ -61,6 +61,18 @@ def test_split_depends_on_the_seed(tmp_path: Path) -> None:
     assert len({open_dataset(str(tmp_path), 16, seed).held_out for seed in range(4)}) == 4
 
 
+def test_points_without_a_return_are_counted(tmp_path: Path) -> None:
+    write_classes(tmp_path, cup=5, vase=5)
+    for name, count in (("cup/cup0", 3), ("vase/vase4", 8)):
+        cloud = np.load(tmp_path / f"{name}.npy")
+        cloud[:count, 2] = np.nan
+        np.save(tmp_path / f"{name}.npy", cloud)
+    for _ in range(2):  # read, and from the cache
+        summary = open_dataset(str(tmp_path), 16).summary
+        assert summary is not None
+        assert summary.notes == ("11 points without finite coordinates were left out, in 2 files",)
+
+
 def test_copies_of_training_files_are_named(tmp_path: Path) -> None:
     write_classes(tmp_path / "train", cup=3, bowl=3)
     write_classes(tmp_path / "test", cup=1, bowl=1)

@@ -14,6 +14,8 @@ from bipointnet.data.normalize import normalize
 from bipointnet.data.reading import fingerprint
 from bipointnet.errors import UserError
 from bipointnet.evaluation import evaluate, from_file, inspection, metrics
+from bipointnet.evaluation.from_file import FileError, FilePrediction
+from bipointnet.evaluation.inputs import Input
 from bipointnet.evaluation.model_file import identify
 from bipointnet.evaluation.predictor import PackedPredictor, Predictor, RunPredictor, open_model, open_run
 from bipointnet.models import build, checkpoint
@@ -223,9 +225,15 @@ def test_data_that_do_not_match_are_refused(classifier):
     predictor = open_model(classifier)
     data = data_for(predictor, 4)
     evaluate.require_matching_data("d", data, predictor)
-    other = PointClouds("d", ("a", "b", "x"), data.train, data.test)
-    with pytest.raises(UserError, match=r"d: its 3 classes are not the 3 of mine that .* was trained on"):
-        evaluate.require_matching_data("d", other, predictor)
+    for names, found in (
+        (("a", "b", "x"), r"d: its 3 classes are not the 3 of mine that .* was trained on: it lacks c and adds x;"),
+        (("a", "b"), "it lacks c; expected the same class names"),
+        (("a", "c", "b"), "it has them in another order"),
+        (tuple("abc") + tuple("defghijklmnop"), "it adds d, e, f, g, h, i, j, k, l, m and 3 more"),
+    ):
+        other = PointClouds("d", names, data.train, data.test)
+        with pytest.raises(UserError, match=found):
+            evaluate.require_matching_data("d", other, predictor)
     wide = Split(np.zeros((4, 40, 6), np.float32), data.test.labels)
     with pytest.raises(UserError, match="d: 6 channels per point; expected the 3"):
         evaluate.require_matching_data("d", PointClouds("d", data.classes, wide, wide), predictor)
@@ -237,13 +245,55 @@ def test_a_file_is_classified_by_at_most_the_points_of_training(classifier, tmp_
     np.save(tmp_path / "large.npy", x)
     np.save(tmp_path / "small.npy", x[:10])
     (tmp_path / "mesh.off").write_text("OFF\n4 2 0\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n3 0 1 2\n3 0 1 3\n")
-    counts = {name: from_file.classify_file(predictor, tmp_path / name).points for name in ("large.npy", "small.npy")}
-    assert counts == {"large.npy": 32, "small.npy": 10}
-    assert from_file.classify_file(predictor, tmp_path / "mesh.off").points == 32, "a mesh is always sampled"
-    small = from_file.classify_file(predictor, tmp_path / "small.npy")
+    files = [Input(str(tmp_path / name)) for name in ("large.npy", "small.npy", "mesh.off")]
+    rows = [row for row in from_file.classify_files(predictor, files, top=2) if isinstance(row, FilePrediction)]
+    assert [row.points for row in rows] == [32, 10, 32], "a mesh is always sampled"
     probabilities = predictor.predict(x[None, :10])[0]
-    assert small.probability == pytest.approx(float(probabilities.max()), rel=1e-3)
-    assert small.file == str(tmp_path / "small.npy")
+    order = np.argsort(-probabilities)
+    assert [label for label, _ in rows[1].top] == [predictor.classes[i] for i in order[:2]]
+    assert rows[1].top[0][1] == pytest.approx(float(probabilities.max()), rel=1e-3)
+    assert rows[1].file == str(tmp_path / "small.npy")
+
+
+def test_a_bad_file_does_not_keep_the_others_from_being_classified(classifier, tmp_path):
+    np.save(tmp_path / "good.npy", clouds(1)[0])
+    (tmp_path / "bad.ply").write_text("hello")
+    names = [
+        Input("nowhere", "an argument without files"),
+        *(Input(str(tmp_path / n)) for n in ("bad.ply", "good.npy")),
+    ]
+    first, bad, good = from_file.classify_files(open_model(classifier), names, top=1)
+    assert first.as_json() == {"file": "nowhere", "error": "an argument without files"}
+    assert isinstance(bad, FileError)
+    assert str(tmp_path / "bad.ply") in bad.error
+    assert isinstance(good, FilePrediction)
+
+
+def test_a_damaged_network_is_not_blamed_on_the_files(classifier, tmp_path):
+    tensors, facts = checkpoint.load(classifier / "last.safetensors")
+    tensors.popitem()
+    checkpoint.save(tmp_path / "last.safetensors", tensors, facts)
+    np.save(tmp_path / "good.npy", clouds(1)[0])
+    with pytest.raises(UserError, match="the tensors do not fit"):
+        list(from_file.classify_files(open_model(tmp_path), [Input(str(tmp_path / "good.npy"))], top=1))
+
+
+def test_a_run_says_which_shapes_it_can_compute(classifier):
+    predictor = open_model(classifier)
+    for shape in ((32, 3), (1, 32, 4), (0, 32, 3), (2, 0, 3)):
+        with pytest.raises(UserError, match=r"points: an array of shape .*; expected \(clouds, points, 3\)"):
+            predictor.run(np.zeros(shape, np.float32))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("selected index k out of range\nwith a second line")
+
+    vars(predictor)["network"] = fail
+    with pytest.raises(UserError) as caught:
+        predictor.predict(clouds(1, 5))
+    assert str(caught.value) == (
+        f"points: 1 clouds of 5 points, for which {classifier} cannot be computed (selected index k out of range); "
+        "expected 32 points as in training"
+    )
 
 
 def test_inspection_counts_what_a_vanilla_pointnet_has(classifier, tmp_path):

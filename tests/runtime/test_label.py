@@ -91,9 +91,11 @@ def test_missing_colors_get_one_sentence():
 def test_labels_are_read_from_npy_and_text(tmp_path: Path):
     labels = np.array([3, 0, 2])
     np.save(tmp_path / "a.npy", labels.astype(np.uint8))
+    np.save(tmp_path / "float.npy", labels.astype(np.float64))
     (tmp_path / "a.txt").write_text("3\n0\n2\n")
-    for name in ("a.npy", "a.txt"):
-        found = read_labels(tmp_path / name, 3, 4)
+    (tmp_path / "shapenet.txt").write_text("3.000000\n0.000000\n2.000000\n")
+    for name in ("a.npy", "float.npy", "a.txt", "shapenet.txt"):
+        found = read_labels(tmp_path / name, 3, np.arange(4))
         assert found.dtype == np.int64
         assert np.array_equal(found, labels)
 
@@ -103,9 +105,11 @@ def test_labels_are_read_from_npy_and_text(tmp_path: Path):
     [
         (np.zeros(5, int), r"holds labels of shape \(5,\); expected 3, one per point"),
         (np.zeros((3, 1), int), r"holds labels of shape \(3, 1\); expected 3"),
-        (np.array([0, 1, 4]), "holds labels from 0 to 4; expected integers from 0 to 3"),
-        (np.array([0, -1, 1]), "holds labels from -1 to 1; expected integers"),
-        (np.array([0.0, 1.0, 2.0]), "holds float64 labels; expected integers from 0 to 3"),
+        (np.array([0, 1, 4]), r"point 2 \(counted from 0\) has label 4; expected 0 to 1, 3, the labels that"),
+        (np.array([0, -1, 1]), "point 1 .* has label -1; expected"),
+        (np.array([0.0, 2.0, 2.0]), "point 1 .* has label 2; expected 0 to 1, 3"),
+        (np.array([0.0, 1.0, 0.5]), "point 2 .* has label 0.5; expected"),
+        (np.array([0.0, 1.0, np.nan]), "point 2 .* has label nan; expected"),
         (np.array(["a", "b", "c"]), "holds <U1 labels; expected integers"),
         (b"PK\x03\x04", "cannot read labels"),
         (b"no numpy", "cannot read labels"),
@@ -120,4 +124,4 @@ def test_wrong_labels_get_one_sentence(tmp_path: Path, content: np.ndarray | byt
     elif content is not None:
         path.write_bytes(content)
     with pytest.raises(UserError, match=sentence):
-        read_labels(path, 3, 4)
+        read_labels(path, 3, np.array([0, 1, 3]))

@@ -1,7 +1,6 @@
 """Ctrl-C, SIGTERM, kill -9 and a full disk during a training: nothing that was saved is lost."""
 
 import dataclasses
-import os
 import resource
 import shlex
 import signal
@@ -22,7 +21,6 @@ from bipointnet.models import checkpoint
 from bipointnet.training.interrupts import Interrupted, Interrupts
 from bipointnet.training.loop import train
 from bipointnet.training.progress import Progress
-from bipointnet.training.run_folder import remove_stale_parts
 
 QUICK = Config(points=24, epochs=3, batch=16, lr=3e-3, device="cpu", drop=0.3, jitter=0.01)
 STEPS = 6  # per epoch: 96 clouds in batches of 16
@@ -152,16 +150,6 @@ def test_the_printed_command_continues_a_series_of_runs(tmp_path):
     command = shlex.split(text.strip().splitlines()[-1].partition("To continue: ")[2])
     assert {"--category", "each", "--epochs", "2", "--no-norm", "--resume"} <= set(command)
     assert "mean over categories" in succeed(*command[1:], cwd=tmp_path)
-
-
-def test_resume_removes_the_temporary_files_of_killed_processes(tmp_path):
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    names = {number: f".resume.safetensors.{number}.part" for number in (dead.pid, os.getppid())}
-    for name in names.values():
-        (tmp_path / name).write_bytes(b"half")
-    remove_stale_parts(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [names[os.getppid()]]
 
 
 def test_a_full_disk_is_one_sentence_and_keeps_the_last_checkpoint(folder_of_clouds, tmp_path):

@@ -271,8 +271,19 @@ def test_picture_of_a_room_shows_the_inside(tmp_path: Path) -> None:
         assert not (view == ceiling).all(axis=-1).any()
 
 
+def test_picture_of_a_ceiling_is_not_empty(tmp_path: Path) -> None:
+    """A class that has most of the points is the subject: hiding it would leave an empty picture."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform(0, 4, (1000, 3))
+    for of_ceiling, hidden in ((1000, False), (980, False), (501, False), (500, True), (200, True)):
+        counts = np.array([of_ceiling, 1000 - of_ceiling])
+        assert labeled._hidden_at_first(["ceiling", "floor"], counts).tolist() == [hidden, False]
+    labeled.write_html(tmp_path / "a.html", points, np.repeat([0, 1], [980, 20]), ["ceiling", "floor"], "a")
+    assert '"hidden": true' not in (tmp_path / "a.html").read_text()
+
+
 def test_picture_without_matplotlib_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UserError, match=r"needs? matplotlib.*pip install matplotlib \(extra 'plot'\)"):
         labeled.write_png(tmp_path / "a.png", *some_cloud(), NAMES)
 
@@ -333,14 +344,15 @@ def test_up_must_be_x_y_or_z(tmp_path: Path) -> None:
 def test_a_failed_write_is_reported_and_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     points, labels = some_cloud()
     (tmp_path / "file").write_text("kept")
-    assert "cannot be written" in refused(lambda: labeled.write_ply(tmp_path / "file" / "a", points, labels, NAMES))
-    assert "is a folder, expected a file to write" in refused(lambda: labeled.write_npy(tmp_path, labels))
+    sentence = refused(lambda: labeled.write_ply(tmp_path / "file" / "a", points, labels, NAMES))
+    assert "file/a: a part of this path is a file; expected folders" in sentence
+    assert "a folder; expected a file" in refused(lambda: labeled.write_npy(tmp_path, labels))
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     sentence = refused(lambda: labeled.write_html(tmp_path / "file", points, labels, NAMES, "title"))
-    assert sentence == f"{tmp_path / 'file'}: cannot be written (No space left on device); choose another path"
+    assert sentence.startswith(f"{tmp_path / 'file'}: no space left on the device; free some space")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "kept"

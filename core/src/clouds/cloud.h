@@ -44,8 +44,9 @@ struct Cloud {
   std::vector<float> points;       // x, y, z per point; finite
   std::array<double, 3> origin{};  // was subtracted from the file's coordinates; see finish.h
   std::vector<float> colors;       // red, green, blue per point from 0 to 1; empty without colors
+  double color_scale = 0;            // what the file's colors were divided by: 1, 255 or 65535; 0 without colors
   std::vector<std::int64_t> faces;  // three indices per triangle; empty if the file holds points only
-  std::vector<Column> fields;       // the other columns in the order of the file
+  std::vector<Column> fields;       // the other columns in the order of the file; one without name is "column 4"
   std::vector<std::string> columns;  // the names of all columns of the file, for people; "?" for a column without name
   std::vector<std::size_t> kept;     // the index in the file of each point; empty if none was dropped
   std::size_t dropped = 0;           // points with a coordinate that is NaN or infinite

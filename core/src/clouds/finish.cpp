@@ -96,6 +96,7 @@ void take_colors(std::vector<Column>& columns, const Triple& rgb, Cloud& cloud) 
                           " hold numbers that are not colors");
     return;
   }
+  cloud.color_scale = scale;
   cloud.colors.resize(cloud.points.size());
   for (std::size_t channel = 0; channel < 3; ++channel) {
     const std::vector<double>& values = columns[rgb[channel]].values;
@@ -138,14 +139,15 @@ Cloud finish(Parsed parsed, bool strict) {
   cloud.notes = std::move(parsed.notes);
   std::vector<std::string> names = names_of(parsed.columns);
   const std::optional<Triple> coordinates = coordinate_columns(names);
+  constexpr const char* no_points = "at least 1; export the file again from its source";
+  if (names.empty()) refuse("", "0 points", no_points);
   if (!coordinates) {
-    refuse("", names.empty() ? "no columns" : "the columns " + listed(names),
-           "x, y and z; rename them, or name them with --columns");
+    refuse("", "the columns " + listed(names), "x, y and z; rename them, or name them with --columns");
   }
   Axes xyz;
   for (std::size_t axis = 0; axis < 3; ++axis) xyz[axis] = std::move(parsed.columns[(*coordinates)[axis]].values);
   const std::size_t count = xyz[0].size();
-  if (count == 0) refuse("", "0 points", "at least 1; export the file again from its source");
+  if (count == 0) refuse("", "0 points", no_points);
 
   std::vector<std::size_t> kept = finite_points(xyz);
   cloud.dropped = count - kept.size();
@@ -172,6 +174,7 @@ Cloud finish(Parsed parsed, bool strict) {
     const auto is_in = [i](const Triple& triple) { return std::find(triple.begin(), triple.end(), i) != triple.end(); };
     if (is_in(*coordinates) || (!cloud.colors.empty() && is_in(*colors))) continue;
     cloud.fields.push_back(std::move(parsed.columns[i]));
+    if (cloud.fields.back().name.empty()) cloud.fields.back().name = "column " + text_of(i + 1);
   }
   cloud.faces = std::move(parsed.faces);
   if (!cloud.faces.empty()) check_faces(cloud);

@@ -1,5 +1,5 @@
 // Raw little-endian float32. Nothing in such a file tells the number of columns: --columns does, or the name of the
-// file, or its size if that allows one number only.
+// file. The size cannot: a file of 6 columns may be read as one of 3 without an error.
 #include <cmath>
 #include <utility>
 
@@ -38,33 +38,19 @@ struct Layout {
   std::string why;  // the reason for a guess; else empty
 };
 
-Layout layout_of(std::size_t size, const Source& source) {
+Layout layout_of(const Source& source) {
   if (!source.columns.empty()) return {source.columns, ""};
   if (ends_with(source.name, ".pcd.bin")) return {first_names(5), "read as nuScenes because of its name"};
   if (has_name_of_kitti(source)) return {first_names(4), "read as KITTI because of its name"};
   if (source.suffix != ".bin") return {first_names(3), ""};
-  std::size_t columns = 0, readings = 0;
-  for (std::size_t count = 3; count <= 5; ++count) {
-    if (size % (kSize * count) != 0) continue;
-    columns = count;
-    ++readings;
-  }
-  if (readings > 1) {
-    refuse("", text_of(size) + " bytes that fit several numbers of float32 per point",
-           "--columns to name them, like --columns x,y,z,intensity");
-  }
-  if (readings == 0) {
-    refuse(
-        "", text_of(size) + " bytes",
-        "a multiple of 12, 16 or 20 (3, 4 or 5 float32 per point); name the columns with --columns, or copy it again");
-  }
-  return {first_names(columns), "read as " + text_of(columns) + " float32 per point because of its size"};
+  refuse("", "nothing that says how many float32 a point has",
+         "their names; pass them with --columns, like --columns x,y,z,intensity");
 }
 
 }  // namespace
 
 Parsed parse_floats(std::string_view bytes, const Source& source) {
-  const Layout layout = layout_of(bytes.size(), source);
+  const Layout layout = layout_of(source);
   const std::size_t columns = layout.names.size();
   if (columns > kMaxColumns) refuse("", text_of(columns) + " --columns", "at most " + text_of(kMaxColumns));
   if (bytes.size() % (kSize * columns) != 0) {

@@ -17,9 +17,9 @@ constexpr Scalar kI16 = {2, ScalarKind::signed_integer};
 constexpr Scalar kI32 = {4, ScalarKind::signed_integer};
 
 // Positions in the header.
-constexpr std::size_t kVersion = 24, kHeaderSize = 94, kPointsBegin = 96, kPointFormat = 104, kRecordSize = 105,
-                      kVlrCount = 100, kCount = 107, kScale = 131, kOffset = 155, kShortHeader = 227, kLongCount = 247,
-                      kLongHeader = 375;
+constexpr std::size_t kVersion = 24, kHeaderSize = 94, kPointsBegin = 96, kRecords = 100, kPointFormat = 104,
+                      kRecordSize = 105, kCount = 107, kScale = 131, kOffset = 155, kShortHeader = 227,
+                      kExtendedRecords = 243, kLongCount = 247, kLongHeader = 375;
 // Extra bytes of points are described by a variable length record (VLR) with 192 bytes per field.
 constexpr std::size_t kVlrHeader = 54, kVlrId = 18, kVlrSize = 20, kExtraSize = 192, kExtraType = 2, kExtraOptions = 3,
                       kExtraName = 4, kExtraScale = 112, kExtraOffset = 136;
@@ -102,6 +102,12 @@ class Header {
       refuse("", "points from byte " + text_of(begin) + " on in " + text_of(bytes.size()) + " bytes",
              "a place after the header; copy the file again from its source");
     }
+    // Not read, but a header with such a count is damaged: a record has 54 bytes or more, an extended one 60.
+    const std::uint64_t records = integer(kRecords, 4), extended = minor >= 4 ? integer(kExtendedRecords, 4) : 0;
+    if (54 * records > begin || 60 * extended > bytes.size()) {
+      refuse("", text_of(records) + " records and " + text_of(extended) + " extended ones in its header",
+             "as many as " + text_of(bytes.size()) + " bytes can hold; copy the file again from its source");
+    }
     points = bytes.substr(static_cast<std::size_t>(begin));
     if (count > points.size() / record_size) {
       refuse("", text_of(points.size() / record_size) + " points",
@@ -160,7 +166,7 @@ class Header {
  private:
   std::string_view extra_records() const {
     std::size_t at = static_cast<std::size_t>(integer(kHeaderSize, 2));
-    for (std::uint64_t left = integer(kVlrCount, 4); left > 0 && at + kVlrHeader <= bytes_.size(); --left) {
+    for (std::uint64_t left = integer(kRecords, 4); left > 0 && at + kVlrHeader <= bytes_.size(); --left) {
       const auto size = static_cast<std::size_t>(integer(at + kVlrSize, 2));
       if (bytes_.substr(at + 2, 9) == "LASF_Spec" && integer(at + kVlrId, 2) == kExtraId) {
         return bytes_.substr(at + kVlrHeader, size);

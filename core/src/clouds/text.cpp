@@ -1,6 +1,7 @@
 // Text: one point per line. Comments, one line with the number of points and one line with the names of the columns may
 // precede the points. What is not understood is refused, since a wrong guess would give wrong points.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -37,6 +38,8 @@ void check_is_text(std::string_view bytes) {
     refuse("", "binary bytes", "text in UTF-8; check the suffix, or save the file as plain text");
   }
 }
+
+const char* end_of(std::string_view text) { return text.data() + text.size(); }
 
 class TextReader {
  public:
@@ -246,7 +249,10 @@ class TextReader {
     split_row(line, separator_);
     if (fields_.size() != width_) return false;
     for (std::size_t i = 0; i < kept_.size(); ++i) {
-      const std::optional<double> value = number(fields_[kept_[i]]);
+      const std::string_view field = fields_[kept_[i]];
+      // pandas writes nothing for a missing value. At the very end of a file it may as well have been cut off.
+      const bool missing = field.empty() && !(kept_[i] + 1 == width_ && end_of(line) == end_of(bytes_));
+      const std::optional<double> value = missing ? std::nan("") : number(field);
       if (!value) return false;
       row_[i] = *value;
     }
@@ -286,7 +292,6 @@ class TextReader {
     }
     for (const std::size_t column : kept_) {
       if (number(fields_[column])) continue;
-      if (fields_[column].empty()) refuse_number(column, "a number; write nan where a value is missing");
       refuse_number(column);
     }
     refuse(lines_.where(), excerpt(line), "numbers");

@@ -65,7 +65,7 @@ void half_floats_are_exact() {
 void more_columns_are_named_by_position_or_by_the_user() {
   const std::string file = npy(header("'|u1'", "(1, 7)"), std::string("\x01\x02\x03\xFF\x00\x33\x07", 7));
   const Cloud cloud = CHECK_POINTS(file, "a.npy", {1, 2, 3});
-  CHECK((cloud.colors == Floats{1, 0, 0.2f}) && (field(cloud, "") == Numbers{7}));
+  CHECK((cloud.colors == Floats{1, 0, 0.2f}) && (field(cloud, "column 7") == Numbers{7}));
   const Cloud named =
       CHECK_POINTS_WITH((ReadOptions{{"z", "y", "x", "a", "-", "b", "label"}, false}), file, "a.npy", {3, 2, 1});
   CHECK((named.columns == Names{"z", "y", "x", "a", "b", "label"}) && (field(named, "label") == Numbers{7}));

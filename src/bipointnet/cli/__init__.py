@@ -3,14 +3,23 @@
 May import everything; nothing imports it. PyTorch is imported only once paths and options have been checked.
 """
 
+import errno
+import functools
+import io
+import os
+import signal
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import typer
 
 from bipointnet import __version__
 from bipointnet.cli import analyze, bench, demo, eval, export, inspect, predict, segment, train, verify
-from bipointnet.cli.common import err, plain
-from bipointnet.errors import UserError
+from bipointnet.cli.common import complain, err
+from bipointnet.errors import UserError, describe_os_error
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -22,13 +31,30 @@ COMMANDS = {
     "predict": predict.predict,
     "segment": segment.segment,
     "export": export.export,
-    "inspect": inspect.inspect_model,
+    "inspect": inspect.inspect,
     "verify": verify.verify,
     "bench": bench.bench,
     "analyze": analyze.analyze,
 }
+
+
+class _Ended(Exception):
+    """Ctrl-C or a closed pipe, in a form that typer does not handle itself."""
+
+
+def _guarded(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except (KeyboardInterrupt, BrokenPipeError) as error:
+            raise _Ended from error
+
+    return run
+
+
 for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
+    app.command(_name)(_guarded(_command))
 
 # The parent of all errors in arguments and options; typer has had it in different modules.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -37,7 +63,7 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
-    version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True),
+    version: bool = typer.Option(False, "--version", metavar="", help="Print the version.", is_eager=True),
 ) -> None:
     """1-bit neural networks for point clouds: train, evaluate, export and run them."""
     if version:
@@ -48,22 +74,52 @@ def _root(
 
 
 def main() -> None:
-    """Run a command. A user's mistake is one sentence and exit code 2."""
+    """Run a command. A user's mistake, or an error of the operating system, is one sentence and exit code 2."""
+    code = _run()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt but Python's own shutdown
+    sys.exit(code)
+
+
+def _run() -> int:
+    """The exit code of the command in sys.argv. Ctrl-C and a closed pipe give the code that a shell reports for it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names may have bytes that are not UTF-8
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        code = app(standalone_mode=False) or 0
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
     except UserError as error:
-        _complain(str(error))
-        sys.exit(2)
+        return _complain(str(error))
     except UsageError as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "bipointnet"
         sentence = error.format_message().rstrip(".")  # pyright: ignore[reportAttributeAccessIssue]
-        _complain(f"{sentence}; see `{command} --help`")
-        sys.exit(2)
-    except (KeyboardInterrupt, typer.Abort):
-        err.print("stopped")
-        sys.exit(130)
+        return _complain(f"{sentence}; see `{command} --help`")
+    except (_Ended, KeyboardInterrupt, typer.Abort, BrokenPipeError) as error:
+        if isinstance(error.__cause__ or error, BrokenPipeError):
+            _discard_output()
+            return 128 + signal.SIGPIPE
+        with suppress(OSError):
+            err.print("stopped")
+        return 128 + signal.SIGINT
+    except OSError as error:
+        written = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # files are named in the error
+        sentence = describe_os_error(error, "standard output" if written else "the operating system")
+        _discard_output()
+        return _complain(sentence)
+    except MemoryError:
+        return _complain("not enough memory; expected a smaller input, or a machine with more memory")
 
 
-def _complain(sentence: str) -> None:
-    err.print(f"[bold red]error:[/] {plain(sentence)}", highlight=False, soft_wrap=True)
+def _discard_output() -> None:
+    """Redirect standard output to nowhere, so that Python does not report at its exit what it cannot write."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _complain(sentence: str) -> int:
+    with suppress(OSError):  # a standard error that cannot be written; the exit code remains
+        complain(sentence)
+    return 2

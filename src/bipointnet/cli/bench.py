@@ -22,7 +22,7 @@ from bipointnet.extras import install_hint, installed
 def bench(
     path: Path = PACKED,
     points: int | None = typer.Option(
-        None, "--points", help="Points per cloud (default: 1024; as in training if the model labels points)."
+        None, "--points", help="Points per cloud (default: as in training; 1024 if the file does not say)."
     ),
     threads: int = typer.Option(1, "--threads", help="Threads of every runtime."),
     rounds: int = typer.Option(200, "--rounds", help="Rounds; in each, every runtime is called four times."),

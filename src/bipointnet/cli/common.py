@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.table import Table
 
 from bipointnet.errors import UserError
@@ -21,16 +21,47 @@ if TYPE_CHECKING:
     from bipointnet.training.progress import OnProgress
     from bipointnet.training.progress import Progress as Moment
 
-out, err = Console(), Console(stderr=True)
+FILE_WIDTH = 400  # columns of tables in files and pipes
+
+
+class _Console(Console):
+    """A console that cuts no names in files and pipes, which have no width, and leaves a closed pipe to `main`."""
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        size = super().size
+        return size if self.is_terminal else size._replace(width=max(size.width, FILE_WIDTH))
+
+    @size.setter
+    def size(self, new_size: tuple[int, int]) -> None:
+        self._width, self._height = new_size
+
+    def on_broken_pipe(self) -> None:
+        raise
+
+
+out, err = _Console(), _Console(stderr=True)
 LINE_SECONDS = 10.0
-AS_JSON = typer.Option(False, "--json", help="Print the result as JSON.")
-MODEL = typer.Argument(metavar="MODEL", help="Packed model, run folder (its last epoch) or checkpoint.")
+
+# An empty metavar, since a flag takes no value; typer would print <bool>.
+AS_JSON = typer.Option(False, "--json", metavar="", help="Print the result as JSON.")
+# readable=False: errors of the system are reported in one place, with a remedy.
+MODEL = typer.Argument(metavar="MODEL", readable=False, help="Packed model, run folder (its last epoch) or checkpoint.")
 MODEL_OPTION = typer.Option(
-    None, "-m", "--model", help="Packed model, run folder (its last epoch) or checkpoint. Required."
+    None, "-m", "--model", readable=False, help="Packed model, run folder (its last epoch) or checkpoint. Required."
 )
-PACKED = typer.Argument(metavar="FILE", help="Packed model, as `bipointnet export` writes it.")
+PACKED = typer.Argument(metavar="FILE", readable=False, help="Packed model, as `bipointnet export` writes it.")
+COLUMNS = typer.Option(
+    None,
+    "--columns",
+    metavar="NAMES",
+    help="Names of the columns of a text, bin or npy file, like x,y,z,intensity; - ignores one.",
+)
+STRICT = typer.Option(False, "--strict", metavar="", help="Refuse a file with NaN or infinite coordinates.")
 DATA = typer.Argument(metavar="DATA", help="shapes, rooms (both built in), a folder, or a manifest (CSV or JSON).")
-SKIP_BAD = typer.Option(False, "--skip-bad", help="Leave out files that cannot be read or have too few points.")
+SKIP_BAD = typer.Option(
+    False, "--skip-bad", metavar="", help="Leave out files that cannot be read or have too few points."
+)
 
 
 def plain(text: object) -> str:
@@ -41,6 +72,16 @@ def plain(text: object) -> str:
 def print_line(text: str, **style: Any) -> None:
     """Print one line of text that may be longer than the terminal is wide."""
     out.print(text, highlight=False, soft_wrap=True, **style)
+
+
+def complain(sentence: str) -> None:
+    """Print one sentence about a mistake on stderr."""
+    err.print(f"[bold red]error:[/] {plain(sentence)}", highlight=False, soft_wrap=True)
+
+
+def warn(sentence: str) -> None:
+    """Print one sentence on stderr about something that may be a mistake."""
+    err.print(f"[bold yellow]warning:[/] {plain(sentence)}", highlight=False, soft_wrap=True)
 
 
 def print_summary(clouds: "PointClouds") -> None:
@@ -81,6 +122,11 @@ def require_model(model: Path | None) -> Path:
     return model
 
 
+def column_names(columns: str | None) -> tuple[str, ...]:
+    """The value of --columns."""
+    return () if columns is None else tuple(name.strip() for name in columns.split(","))
+
+
 def empty_table(title: str, columns: dict[str, str]) -> Table:
     """A table without rows. columns: name -> "left" or "right"."""
     table = Table(title=title)
@@ -107,13 +153,15 @@ def epoch_bar() -> "Iterator[Progress]":
 
 
 @contextmanager
-def counting_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar that disappears at the end; yields a callback for (done, total)."""
+def counting_bar(title: str, shown: bool | None = None) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar that disappears at the end; yields a callback for (done, total). Default: shown on a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("left"))
-    shown = err.is_terminal
-    with Progress(*columns, TimeRemainingColumn(), console=err, transient=True, disable=not shown) as progress:
+    hidden = not (err.is_terminal if shown is None else shown)
+    with Progress(
+        *columns, TimeRemainingColumn(), console=err, transient=True, disable=hidden, redirect_stdout=False
+    ) as progress:
         task = progress.add_task(title)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 

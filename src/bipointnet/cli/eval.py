@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from bipointnet.cli.common import (
     AS_JSON,
     DATA,
@@ -17,13 +19,20 @@ from bipointnet.cli.common import (
     print_line,
     print_summary,
 )
+from bipointnet.errors import UserError
 
 if TYPE_CHECKING:
     from bipointnet.evaluation.evaluate import Classification
     from bipointnet.evaluation.segmentation import Scores
 
 
-def evaluate(model: Path = MODEL, data: str = DATA, skip_bad: bool = SKIP_BAD, as_json: bool = AS_JSON) -> None:
+def evaluate(
+    model: Path = MODEL,
+    data: str = DATA,
+    files: bool = typer.Option(False, "--files", metavar="", help="List every misclassified file."),
+    skip_bad: bool = SKIP_BAD,
+    as_json: bool = AS_JSON,
+) -> None:
     """Evaluate a trained or packed network on the test split of DATA.
 
     Of a folder of your own files, a run is tested on all that it has not seen:
@@ -32,6 +41,8 @@ def evaluate(model: Path = MODEL, data: str = DATA, skip_bad: bool = SKIP_BAD, a
     Example: bipointnet eval runs/chairs data/chairs
     """
     predictor = open_predictor(model)
+    if files and predictor.task != "classify":
+        raise UserError(f"{model}: labels points (task {predictor.task}); --files is for classifiers; leave it out")
     from bipointnet.evaluation.evaluate import evaluate_classifier, evaluate_segmenter, open_test_data
 
     clouds = open_test_data(predictor, data, skip_bad)
@@ -40,9 +51,12 @@ def evaluate(model: Path = MODEL, data: str = DATA, skip_bad: bool = SKIP_BAD, a
         with counting_bar("evaluating") as progress:
             found = evaluate_classifier(predictor, clouds, progress)
         if as_json:
-            print_json(predictor.facts | found.as_json())
+            listed = {"mistakes": [mistake._asdict() for mistake in found.mistakes]} if files else {}
+            print_json(predictor.facts | found.as_json() | listed)
         else:
             _print_classification(found, predictor.facts["epoch"])
+            if files:
+                _print_mistakes(found)
         return
     with counting_bar("evaluating") as progress:
         scores = evaluate_segmenter(predictor, clouds, progress)
@@ -56,7 +70,7 @@ def _print_classification(found: "Classification", epoch: int | None) -> None:
     from bipointnet.evaluation import metrics
 
     table = empty_table(
-        f"{found.dataset}: {found.clouds} test clouds, epoch {epoch}",
+        plain(f"{found.dataset}: {found.clouds} test clouds") + ("" if epoch is None else f", epoch {epoch}"),
         {"class": "left", "clouds": "right", "accuracy": "right", "most often mistaken for": "left"},
     )
     totals = found.confusion.sum(axis=1)
@@ -70,6 +84,16 @@ def _print_classification(found: "Classification", epoch: int | None) -> None:
         )
     out.print(table)
     out.print(f"overall {found.overall:.2f} %   mean class {found.mean_class:.2f} %")
+
+
+def _print_mistakes(found: "Classification") -> None:
+    """One line per misclassified file, in any width: the lines are also read by programs."""
+    print_line(f"{len(found.mistakes)} of {found.clouds} misclassified" + (":" if found.mistakes else ""))
+    for mistake in found.mistakes:
+        print_line(
+            f"  {plain(mistake.file)}  {plain(mistake.truth)}, predicted {plain(mistake.prediction)}  "
+            f"{100 * mistake.probability:.1f} %"
+        )
 
 
 def print_scores(title: str, scores: "Scores") -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from bipointnet.cli.common import AS_JSON, err, plain, print_json, print_line
+from bipointnet.cli.common import AS_JSON, err, plain, print_json, print_line, warn
 from bipointnet.config import CHOICES, SEGMENTATION_MODELS
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
@@ -37,18 +37,19 @@ def export(
             f"{', '.join(SEGMENTATION_MODELS)}; use it in PyTorch with bipointnet.load_run"
         )
     require("this command", "torch", "safetensors")
+    epoch, epochs = source.facts.get("epoch"), source.facts["config"].get("epochs")
+    unfinished = isinstance(epoch, int) and isinstance(epochs, int) and epoch < epochs
+    if unfinished:
+        warn(f"{run}: an unfinished run, at epoch {epoch} of {epochs}; to finish it, repeat its training with --resume")
     from bipointnet.evaluation.inspection import packed_sizes
     from bipointnet.packing import pack
     from bipointnet.runtime import model as runtime
 
-    try:
-        with err.status("packing"):
-            pack.export_run(run, path, last)
-            sizes = packed_sizes(runtime.load(path))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place with -o") from error
+    with err.status("packing"):
+        pack.export_run(run, path, last)
+        sizes = packed_sizes(runtime.load(path))
     if as_json:
-        print_json({"file": str(path), **sizes})
+        print_json({"file": str(path), **sizes, "epoch": epoch, "epochs": epochs})
         return
     print_line(
         f"{plain(path)}: {sizes['bytes']:,} bytes, {sizes['fp32'] / sizes['bytes']:.1f} times smaller than the same "

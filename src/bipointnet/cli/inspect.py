@@ -3,18 +3,87 @@
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.table import Table
 
-from bipointnet.cli.common import AS_JSON, MODEL, empty_table, out, plain, print_json
+from bipointnet.cli.common import (
+    AS_JSON,
+    COLUMNS,
+    STRICT,
+    column_names,
+    empty_table,
+    out,
+    plain,
+    print_json,
+    print_line,
+)
 from bipointnet.evaluation.model_file import identify
+from bipointnet.runtime.header import peek
 
 
-def inspect_model(model: Path = MODEL, as_json: bool = AS_JSON) -> None:
-    """Show what a model consists of and how it was trained.
+def inspect(
+    file: Path = typer.Argument(
+        metavar="FILE", readable=False, help="Model (packed, run folder or checkpoint), or cloud or mesh."
+    ),
+    columns: str | None = COLUMNS,
+    strict: bool = STRICT,
+    as_json: bool = AS_JSON,
+) -> None:
+    """Show what a model, or a cloud file, consists of.
 
-    Lists the operations of a packed model or the layers of a run, with bits,
-    bytes and multiply-adds.
+    Of a model: its operations or layers with bits, bytes and multiply-adds, and
+    how it was trained. Of a cloud: format, columns, extent, spacing of points,
+    and a guess at unit and up axis.
+
+    Example: bipointnet inspect scan.ply
     """
+    if file.is_file() and peek(file) is None:
+        from bipointnet.data.clouds import SUFFIXES
+
+        if file.suffix.lower() in SUFFIXES:
+            _inspect_cloud(file, column_names(columns), strict, as_json)
+            return
+    _inspect_model(file, as_json)
+
+
+def _inspect_cloud(file: Path, columns: tuple[str, ...], strict: bool, as_json: bool) -> None:
+    from bipointnet.data.cloud_facts import inspect_cloud
+
+    facts = inspect_cloud(file, columns=columns, strict=strict)
+    if as_json:
+        print_json({"file": str(file), **facts})
+        return
+    faces = f", {facts['faces']:,} triangles" if facts["faces"] else ""
+    print_line(plain(f"{file.name}: {facts['format']}, {_points(facts['points'])}{faces}"))
+    table = empty_table("", {"column": "left", "least": "right", "largest": "right"})
+    for name, ends in facts["ranges"].items():
+        table.add_row(plain(name), *(["no number"] * 2 if ends is None else [f"{end:.6g}" for end in ends]))
+    out.print(table)
+    scale = {None: "none", 1: "from 0 to 1", 255: "from 0 to 255", 65535: "from 0 to 65535"}
+    print_line(f"Colors: {scale[facts['color_scale']]}")
+    print_line("Extent: " + " x ".join(f"{size:.4g}" for size in facts["extent"]) + _unit(facts["unit"]))
+    if facts["spacing"] is not None:
+        print_line(f"Spacing: {facts['spacing']:.4g} to the nearest point in the median")
+    print_line(f"Up axis: {facts['up']['value'] or 'not known'} ({facts['up']['reason']})")
+    if facts["dropped"]:
+        print_line(f"Left out: {_points(facts['dropped'])} without finite coordinates")
+    for note in facts["notes"]:
+        print_line(plain(f"Note: {note}"))
+    print_line(f"Use: {facts['use']}")
+
+
+def _points(count: int) -> str:
+    return f"{count:,} point{'' if count == 1 else 's'}"
+
+
+def _unit(guess: dict[str, Any]) -> str:
+    if guess["value"] is None:
+        return f" (unit not known: {guess['reason']})"
+    sure = "" if guess["certain"] else "a guess: "
+    return f" ({sure}{guess['value']}, as {guess['reason']})"
+
+
+def _inspect_model(model: Path, as_json: bool) -> None:
     identify(model)
     from bipointnet.evaluation import inspection
 
@@ -41,6 +110,9 @@ def inspect_model(model: Path = MODEL, as_json: bool = AS_JSON) -> None:
     out.print(f"{len(facts['classes'])} classes: {plain(', '.join(facts['classes']))}")
     training = ", ".join(f"{name} {_short(value)}" for name, value in facts["training"].items() if value is not None)
     out.print(f"Training: {plain(training) or 'not recorded in the file'}")
+    epoch, epochs = (facts["training"].get(name) for name in ("epoch", "epochs"))
+    if isinstance(epoch, int) and isinstance(epochs, int) and epoch < epochs:
+        print_line(f"Unfinished: trained for {epoch} of {epochs} epochs")
 
 
 def _short(value: object) -> str:

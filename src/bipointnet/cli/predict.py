@@ -1,47 +1,88 @@
 """The command predict."""
 
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from bipointnet.cli.common import (
     AS_JSON,
+    COLUMNS,
     MODEL_OPTION,
+    STRICT,
+    column_names,
+    complain,
     counting_bar,
+    err,
     open_predictor,
+    out,
     plain,
     print_json,
     print_line,
     require_model,
+    warn,
 )
+
+if TYPE_CHECKING:
+    from bipointnet.evaluation.from_file import FileError, FilePrediction
+
+TOP_IN_JSON = 3
 
 
 def predict(
-    files: list[Path] = typer.Argument(
-        metavar="FILE", help="Clouds or meshes: ply, off, obj, stl, xyz, npy, pcd, las, ..."
+    files: list[str] = typer.Argument(
+        metavar="FILE",
+        help="Clouds or meshes (ply, off, obj, stl, xyz, npy, pcd, las, ...), folders, patterns such as "
+        "'scans/**/*.ply', or - for text from standard input.",
     ),
     model: Path | None = MODEL_OPTION,
+    top: int | None = typer.Option(
+        None, "--top", min=1, help=f"Show the K most probable classes (default: 1; in JSON {TOP_IN_JSON}).", metavar="K"
+    ),
+    columns: str | None = COLUMNS,
+    strict: bool = STRICT,
     as_json: bool = AS_JSON,
 ) -> None:
     """Classify the cloud in each FILE.
 
     A cloud with more points than the network was trained with is sampled down
-    to that number.
+    to that number. If a file cannot be read, the others are classified, and the
+    exit code is 2.
 
     Example: bipointnet predict scan.ply --model chairs.bpn
     """
     predictor = open_predictor(require_model(model))
     predictor.require_classifier()
-    from bipointnet.evaluation.from_file import classify_file, require_coordinates_only
+    from bipointnet.data.clouds import SUFFIXES
+    from bipointnet.evaluation.from_file import FileError, classify_files, read_input, require_coordinates_only
+    from bipointnet.evaluation.inputs import expand
 
     require_coordinates_only(predictor)
-    rows = []
-    with counting_bar("predicting") as progress:
-        for file in files:
-            rows.append(classify_file(predictor, file))
-            progress(len(rows), len(files))
+    inputs = expand(files, SUFFIXES)
+    rows: list[FilePrediction | FileError] = []
+    read = partial(read_input, columns=column_names(columns), strict=strict)
+    # Without a bar where the predictions themselves, printed one by one, show the progress.
+    with counting_bar("predicting", shown=err.is_terminal and (as_json or not out.is_terminal)) as progress:
+        for row in classify_files(predictor, inputs, top or (TOP_IN_JSON if as_json else 1), read):
+            rows.append(row)
+            progress(len(rows), len(inputs))
+            _report(row, as_json)
     if as_json:
-        print_json([row._asdict() for row in rows])
+        print_json([row.as_json() for row in rows])
+    if any(isinstance(row, FileError) for row in rows):
+        raise typer.Exit(2)
+
+
+def _report(row: "FilePrediction | FileError", as_json: bool) -> None:
+    """What is wrong on stderr, and predictions on stdout unless they will be printed as JSON."""
+    from bipointnet.evaluation.from_file import FileError
+
+    if isinstance(row, FileError):
+        complain(row.error)
         return
-    for row in rows:
-        print_line(f"{plain(row.file)}  {plain(row.label)}  {100 * row.probability:.1f} %")
+    if not as_json:
+        for label, probability in row.top:
+            print_line(f"{plain(row.file)}  {plain(label)}  {100 * probability:.1f} %")
+    if row.warnings:
+        warn(f"{row.file}: {'; '.join(row.warnings)}")

@@ -7,7 +7,10 @@ import typer
 
 from bipointnet.cli.common import (
     AS_JSON,
+    COLUMNS,
     MODEL_OPTION,
+    STRICT,
+    column_names,
     counting_bar,
     empty_table,
     err,
@@ -17,6 +20,7 @@ from bipointnet.cli.common import (
     print_json,
     print_line,
     require_model,
+    warn,
 )
 from bipointnet.cli.eval import print_scores
 from bipointnet.errors import UserError
@@ -38,6 +42,8 @@ def segment(
         None, "--truth", help="True labels to compare with: .npy, or text with one label per line."
     ),
     up: str | None = typer.Option(None, "--up", help="Axis that points up in the picture: x, y or z."),
+    columns: str | None = COLUMNS,
+    strict: bool = STRICT,
     as_json: bool = AS_JSON,
 ) -> None:
     """Label every point of FILE.
@@ -51,6 +57,7 @@ def segment(
         raise UserError(f"--up is {up!r}; expected x, y or z")
     predictor = open_predictor(require_model(model))
     predictor.require_segmenter()
+    file.stat()  # raises OSError if it cannot be found
     from bipointnet.data import clouds
     from bipointnet.evaluation import from_file
     from bipointnet.runtime.label import read_labels
@@ -58,8 +65,14 @@ def segment(
 
     number = predictor.category_index(category)
     files = output_files(stem, file, [file, predictor.path, *([truth] if truth else [])])
-    cloud = clouds.read(file)
-    true_labels = None if truth is None else read_labels(truth, len(cloud.points), len(predictor.classes))
+    cloud = clouds.read(file, columns=column_names(columns), strict=strict)
+    note = clouds.dropped_note(cloud)
+    if note:
+        warn(f"{file}: {note}")
+    true_labels = None
+    if truth is not None:
+        true_labels = read_labels(truth, len(cloud.points) + cloud.dropped, predictor.accepted(number))
+        true_labels = true_labels if cloud.kept is None else true_labels[cloud.kept]
     with counting_bar("labeling") as progress:
         labels = from_file.label_cloud(predictor, cloud, file, number, progress)
     written = write_labeled(files, cloud, labels, predictor.classes, file.name, up or predictor.up)

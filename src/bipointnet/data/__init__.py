@@ -1,6 +1,6 @@
 """Data sets by name or folder, and one cloud from any file (`clouds`), as NumPy arrays.
 
-May import: errors, extras, files. Never torch.
+May import: errors, extras, files, and the core to read cloud files. Never torch.
 """
 
 from collections.abc import Callable, Sequence

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bipointnet.data.clouds import require_finite
+from bipointnet.data.shuffle import ranks
 from bipointnet.errors import UserError
 
 # One block: its points (P,), which of them vote (P,), and the minimum of x and y in its column (2,).
@@ -169,7 +170,7 @@ def _drawn(columns: Columns, each_inside: Iterable[np.ndarray], points: int, rng
 
 
 def _covering_rows(columns: Columns, points: int) -> Iterator[_Row]:
-    rank = np.random.default_rng(0).permutation(len(columns.xyz))  # one shuffle serves all blocks
+    rank = ranks(len(columns.xyz))  # one shuffle serves all blocks
     for corner in _corners(columns, step=1):
         inside = columns.inside(corner, _far(columns, corner))
         shuffled = inside[np.argsort(rank[inside])]

@@ -21,7 +21,7 @@ import numpy as np
 from bipointnet.files import write_beside
 
 ENTRY_BYTES = 4 << 30  # the bound on all entries of cloud files together; ModelNet40 with 1024 points takes 0.3 GB
-_HEAD = struct.Struct("<16s8sQI")  # digest of all that follows, fingerprint, points in the file, columns
+_HEAD = struct.Struct("<16s8sQQI")  # digest of all that follows, fingerprint, points, points left out, columns
 _STALE_SECONDS = 3600  # a temporary file that is older was left by a process that was killed
 
 
@@ -59,12 +59,13 @@ class Entry(NamedTuple):
     """What is kept of one cloud file.
 
     rows: (P, C) float32, the points that were drawn. points: how many the file holds, 0 for a mesh. fingerprint: 8
-    bytes that identify the file's content.
+    bytes that identify the file's content. dropped: points without finite coordinates, which were left out.
     """
 
     rows: np.ndarray
     points: int
     fingerprint: bytes
+    dropped: int = 0
 
 
 def load_entry(key: object) -> Entry | None:
@@ -72,7 +73,7 @@ def load_entry(key: object) -> Entry | None:
     path = _entry_path(key)
     try:
         content = path.read_bytes()
-        digest, fingerprint, points, columns = _HEAD.unpack_from(content)
+        digest, fingerprint, points, dropped, columns = _HEAD.unpack_from(content)
         if digest != _checksum(content[16:]):
             return None
         rows = np.frombuffer(content, "<f4", offset=_HEAD.size).reshape(-1, columns)
@@ -80,15 +81,14 @@ def load_entry(key: object) -> Entry | None:
         return None
     with contextlib.suppress(OSError):
         os.utime(path)  # prune() removes the entries that were not used for the longest time
-    return Entry(rows, points, fingerprint)
+    return Entry(rows, points, fingerprint, dropped)
 
 
 def save_entry(key: object, entry: Entry) -> None:
     """Keep an entry. There is no fsync: its cost is high for many small files, and the digest reveals lost bytes."""
     path = _entry_path(key)
-    tail = (
-        _HEAD.pack(b"", entry.fingerprint, entry.points, entry.rows.shape[1])[16:] + entry.rows.astype("<f4").tobytes()
-    )
+    head = _HEAD.pack(b"", entry.fingerprint, entry.points, entry.dropped, entry.rows.shape[1])
+    tail = head[16:] + entry.rows.astype("<f4").tobytes()
     beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,37 +1,25 @@
-"""One point cloud or mesh: read it from a file of any format, and sample its points."""
+"""One point cloud or mesh: read it from a file of any format, and sample its points.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+The compiled core parses most formats. `library_files` reads those that need other libraries.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from bipointnet.data import solids
-from bipointnet.data.mesh_files import read_off, read_with_trimesh
-from bipointnet.data.parsed import Parsed
-from bipointnet.data.scan_files import read_las, read_numpy, read_pcd
-from bipointnet.data.text_files import read_text
+from bipointnet.data import library_files, solids
+from bipointnet.data.parsed import unreadable
+from bipointnet.data.shuffle import Ranks
 from bipointnet.errors import UserError
 
-_PARSERS: dict[str, Callable[[Path], Parsed]] = {
-    ".ply": read_with_trimesh,
-    ".off": read_off,
-    ".obj": read_with_trimesh,
-    ".stl": read_with_trimesh,
-    ".glb": read_with_trimesh,
-    ".gltf": read_with_trimesh,
-    ".xyz": read_text,
-    ".txt": read_text,
-    ".csv": read_text,
-    ".pts": read_text,
-    ".npy": read_numpy,
-    ".npz": read_numpy,
-    ".pcd": read_pcd,
-    ".las": read_las,
-    ".laz": read_las,
-}
+# The suffixes of the core, as `_core.cloud_suffixes()` gives them: data sets are listed without the compiled core.
+_CORE = ".ply .pcd .las .off .obj .stl .xyz .txt .csv .pts .asc .xyzn .xyzrgb .ptx .npy .bin .f32 .raw"
 
-SUFFIXES = tuple(_PARSERS)
+SUFFIXES = (*_CORE.split(), *library_files.SUFFIXES)
 
 
 @dataclass(frozen=True)
@@ -39,11 +27,18 @@ class Cloud:
     """The content of a file.
 
     Attributes:
-        points: (N, 3) float32, finite; the vertices if the file is a mesh.
+        points: (N, 3) float32, finite, in the order of the file; the vertices if the file is a mesh.
         colors: (N, 3) float32 in [0, 1], or None.
         faces: (F, 3) int64 indices into points, or None if the file holds points only.
         origin: the offset that was subtracted from the file's coordinates. It is not zero only for clouds whose
             distance from zero is so large for their size (georeferenced scans) that float32 would flatten them.
+        fields: the other columns of the file, such as intensity, classification or nx: name -> (N,) float64.
+        format: the format in words, such as "PLY, binary little-endian".
+        columns: the names of all columns of the file; "?" for a column without a name.
+        dropped: the number of points that were left out because a coordinate is NaN or infinite.
+        kept: (N,) int64, the index in the file of each point; None if no point was left out.
+        color_scale: what the file's colors were divided by: 1, 255 or 65535; 0 without colors.
+        notes: what a person should know about the file, one sentence each.
 
     >>> Cloud(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], np.float32), faces=np.array([[0, 1, 2]])).origin
     (0.0, 0.0, 0.0)
@@ -53,39 +48,133 @@ class Cloud:
     colors: np.ndarray | None = None
     faces: np.ndarray | None = None
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    fields: dict[str, np.ndarray] = field(default_factory=dict)
+    format: str = ""
+    columns: tuple[str, ...] = ()
+    dropped: int = 0
+    kept: np.ndarray | None = None
+    color_scale: float = 0.0
+    notes: tuple[str, ...] = ()
 
 
-def read(path: str | Path) -> Cloud:
+def read(path: str | Path, *, columns: Sequence[str] = (), strict: bool = False) -> Cloud:
     """Read the cloud or mesh in a file; the suffix (one of SUFFIXES) determines the format.
 
-    Raises a UserError if the file cannot be read or holds no points.
+    Points with a NaN or infinite coordinate, which scanners write for "no return", are left out; see `Cloud.dropped`.
+    Raises a UserError if the file cannot be read or holds no points. Several threads may call it at once.
+
+    Args:
+        columns: the names of the columns of a text, .bin or .npy file, "-" for a column to ignore.
+        strict: raise a UserError if a coordinate is NaN or infinite.
 
     >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "triangle.xyz"
-    >>> _ = path.write_text("0 0 0\\n1 0 0\\n0 1 0\\n")
-    >>> read(path).points.tolist()
+    >>> path = Path(tempfile.mkdtemp()) / "scan.xyz"
+    >>> _ = path.write_text("0 0 0 7\\n1 0 0 8\\nnan nan nan 9\\n0 1 0 5\\n")
+    >>> cloud = read(path, columns=["x", "y", "z", "intensity"])
+    >>> cloud.points.tolist()
     [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    >>> cloud.fields["intensity"].tolist(), cloud.dropped
+    ([7.0, 8.0, 5.0], 1)
     """
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path}: there is no such file; check the path")
     if path.is_dir():
         raise UserError(f"{path}: is a folder, expected a file with one cloud; choose a file in it")
-    parse = _PARSERS.get(path.suffix.lower())
-    if parse is None:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
         raise UserError(f"{path}: unknown suffix '{path.suffix}'; expected one of {' '.join(SUFFIXES)}")
+    if columns and suffix in library_files.NAMED:
+        raise UserError(f"{path}: --columns is for formats that do not name their columns; leave it out for {suffix}")
     try:
         if path.stat().st_size == 0:
             raise UserError(f"{path}: the file is empty; copy it again from its source")
-        parsed = parse(path)
-    except UserError:
-        raise
-    except Exception as error:  # other libraries parse the file: what they raise for a broken one is not documented
-        raise UserError(f"{path}: {_why_unreadable(path, error)}") from error
-    return _checked(path, parsed)
+        return _cloud(_parsed(path, suffix, columns, strict))
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except MemoryError as error:
+        raise UserError(f"{path}: needs more memory than there is; read it on a larger machine or cut it") from error
 
 
-def sample(cloud: Cloud, count: int, rng: np.random.Generator, source: str | Path) -> np.ndarray:
+def read_bytes(
+    data: bytes, suffix: str, source: str | Path, *, columns: Sequence[str] = (), strict: bool = False
+) -> Cloud:
+    """Read the bytes of a file with this suffix, of a format that the core parses; `source` names it in errors.
+
+    >>> read_bytes(b"0 0 0\\n1 0 0\\n0 1 0\\n", ".xyz", "a string").points.shape
+    (3, 3)
+    """
+    return _cloud(_core_parsed(data, f"points{suffix}", source, columns, strict))
+
+
+def dropped_note(cloud: Cloud) -> str | None:
+    """What to say about points that were left out, or None.
+
+    >>> dropped_note(Cloud(np.zeros((91, 3), np.float32), dropped=9))
+    '9 of 100 points have no finite coordinates and were left out'
+    """
+    if cloud.dropped == 0:
+        return None
+    total = len(cloud.points) + cloud.dropped
+    return f"{cloud.dropped} of {total} points have no finite coordinates and were left out"
+
+
+def _parsed(path: Path, suffix: str, columns: Sequence[str], strict: bool) -> dict[str, Any]:
+    """The content of a file as the core returns it."""
+    if suffix not in library_files.SUFFIXES:
+        return _core_parsed(path.read_bytes(), _text_of_name(path), path, columns, strict)
+    parsed = library_files.read(path)
+    if isinstance(parsed, library_files.CoreFile):
+        found = _core_parsed(parsed.data, f"points{parsed.suffix}", path, columns, strict)
+        return found | {"format": found["format"].replace(parsed.suffix[1:].upper(), suffix[1:].upper(), 1)}
+    from bipointnet import _core
+
+    try:
+        found = _core.finish_cloud(parsed.format, parsed.names, parsed.bits, parsed.columns, parsed.faces, strict)
+    except _core.CloudError as error:
+        raise UserError(f"{path}: {error}") from None
+    return found | {"notes": [*parsed.notes, *found["notes"]]}
+
+
+def _core_parsed(data: bytes, name: str, source: str | Path, columns: Sequence[str], strict: bool) -> dict[str, Any]:
+    """What the core finds in the bytes of a file. It is imported here: data sets in HDF5 work without it."""
+    from bipointnet import _core
+
+    try:
+        return _core.read_cloud(data, name, list(columns), strict)
+    except _core.CloudError as error:  # its sentence begins with the name
+        raise UserError(f"{source}: {str(error).removeprefix(f'{name}: ')}") from None
+
+
+def _text_of_name(path: Path) -> str:
+    """The file's name as text: any bytes are a name for the operating system, but not for the core."""
+    return os.fsencode(path.name).decode("utf-8", "replace")
+
+
+def _cloud(parsed: dict[str, Any]) -> Cloud:
+    fields: dict[str, np.ndarray] = {}
+    for name, values in parsed["fields"]:
+        free = name
+        while free in fields:  # a file may give two columns one name
+            free += "'"
+        fields[free] = values
+    kept = parsed["kept"]
+    return Cloud(
+        points=parsed["points"],
+        colors=parsed["colors"],
+        faces=parsed["faces"],
+        origin=parsed["origin"],
+        fields=fields,
+        format=parsed["format"],
+        columns=tuple(parsed["columns"]),
+        dropped=parsed["dropped"],
+        kept=None if kept is None else kept.astype(np.int64),
+        color_scale=parsed["color_scale"],
+        notes=tuple(parsed["notes"]),
+    )
+
+
+def sample(cloud: Cloud, count: int, rng: np.random.Generator | Ranks, source: str | Path) -> np.ndarray:
     """Draw (count, 3) float32: uniform by area on a mesh's surface, or points of the cloud without repetition.
 
     `source` names the cloud in the error for a cloud with fewer points than `count`.
@@ -122,56 +211,3 @@ def require_finite(xyz: np.ndarray, source: str | Path) -> None:
 
 def _surface(points: np.ndarray, faces: np.ndarray) -> solids.Surface:
     return solids.Surface(points[faces].astype(np.float64))
-
-
-def _checked(path: Path, parsed: Parsed) -> Cloud:
-    xyz = _numeric(path, parsed.xyz)
-    if len(xyz) == 0:
-        raise UserError(f"{path}: holds no points, expected at least one; export it again from its source")
-    require_finite(xyz, path)
-    points, origin = _to_float32(path, xyz)
-    faces = None
-    if parsed.faces is not None and len(parsed.faces):
-        faces = np.asarray(parsed.faces, np.int64)
-        _check_faces(path, points, faces)
-    colors = None if parsed.colors is None else np.clip(parsed.colors, 0, 1).astype(np.float32)
-    return Cloud(points, colors, faces, origin)
-
-
-def _numeric(path: Path, xyz: np.ndarray) -> np.ndarray:
-    """(N, 3) float64 of an array (N, 3 or more) of real numbers."""
-    if xyz.ndim != 2 or xyz.shape[1] < 3:
-        raise UserError(f"{path}: holds an array of shape {xyz.shape}, expected (points, 3); reshape it")
-    if xyz.dtype.kind not in "fiu":
-        raise UserError(f"{path}: holds values of type {xyz.dtype}, expected numbers like float32; convert it")
-    with np.errstate(invalid="ignore"):  # a signaling NaN; require_finite reports it
-        return xyz[:, :3].astype(np.float64)
-
-
-def _to_float32(path: Path, xyz: np.ndarray) -> tuple[np.ndarray, tuple[float, float, float]]:
-    extent = np.ptp(xyz, axis=0).max()
-    if max(extent, np.abs(xyz).max()) > np.finfo(np.float32).max:
-        raise UserError(f"{path}: holds coordinates too large for float32; scale them down")
-    points = xyz.astype(np.float32)
-    if np.abs(points - xyz).max() <= 1e-5 * extent or extent == 0:
-        return points, (0.0, 0.0, 0.0)
-    x, y, z = np.floor(xyz.min(axis=0))
-    return (xyz - (x, y, z)).astype(np.float32), (float(x), float(y), float(z))
-
-
-def _check_faces(path: Path, points: np.ndarray, faces: np.ndarray) -> None:
-    outside = np.flatnonzero(((faces < 0) | (faces >= len(points))).any(axis=1))
-    if len(outside):
-        raise UserError(
-            f"{path}: face {outside[0]} has the vertices {faces[outside[0]].tolist()}, expected 0 to {len(points) - 1};"
-            " export the mesh again from its source"
-        )
-    if not _surface(points, faces).areas().sum() > 0:
-        raise UserError(f"{path}: the {len(faces)} faces have no area, so no point can be sampled; repair the mesh")
-
-
-def _why_unreadable(path: Path, error: Exception) -> str:
-    # trimesh guesses the encoding of a text it cannot decode with a package that may not be installed.
-    reason = "" if isinstance(error, ImportError) else " ".join(str(error).split())[:120]
-    found = f" ({reason})" if reason else ""
-    return f"is not a whole {path.suffix.lower()} file{found}; check that its suffix is right, or export it again"

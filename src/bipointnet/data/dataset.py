@@ -16,6 +16,7 @@ class Split:
         points: (M, P, C) float32, xyz first, as stored in the files (not normalized).
         labels: (M,) int64, the class of each cloud; zeros where clouds have no class of their own.
         point_labels: (M, P) int64, the part or object each point belongs to, or None.
+        files: the names of the M files, relative to the data folder, where clouds are files; else empty.
 
     >>> len(Split(np.zeros((5, 1024, 3), np.float32), np.array([0, 0, 1, 1, 2])))
     5
@@ -24,6 +25,7 @@ class Split:
     points: np.ndarray
     labels: np.ndarray
     point_labels: np.ndarray | None = None
+    files: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.points)

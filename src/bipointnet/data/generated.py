@@ -36,7 +36,8 @@ def generated_splits(
 
     def split(which: int) -> Split:
         key = (*version, seed, which, sizes[which], points)
-        return Split(**cached(name, key, lambda: _generate(seed, which, sizes[which], shape, classes, make)))
+        stored = cached(name, key, lambda: _generate(seed, which, sizes[which], shape, classes, make))
+        return Split(stored["points"], stored["labels"], stored.get("point_labels"))
 
     return split(0), split(1)
 

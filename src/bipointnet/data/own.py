@@ -111,7 +111,7 @@ def open_own(
         require_both_splits(classes, np.array(labels[0]), np.array(labels[1]), found.root)
     elif not test:
         raise UserError(f"{found.root}: no test file can be used ({first_names(map(str, read.bad))}); add others")
-    notes += _copies(train, test)
+    notes += read.notes + _copies(train, test)
     held_out = () if found.has_splits else tuple(source.name for source, _ in test)
     summary = Summary(
         str(found.root),
@@ -124,7 +124,11 @@ def open_own(
         notes,
     )
     clouds = [
-        Split(stack([entry.rows for _, entry in split], points), np.array(own, np.int64))
+        Split(
+            stack([entry.rows for _, entry in split], points),
+            np.array(own, np.int64),
+            files=tuple(source.name for source, _ in split),
+        )
         for split, own in zip((train, test), labels, strict=True)
     ]
     return PointClouds(

@@ -21,7 +21,7 @@ from bipointnet.data.listing import Listing, name_below, rng_of, size_and_time, 
 from bipointnet.data.summary import Skipped, first_names
 from bipointnet.errors import UserError
 
-_CACHE_VERSION = 3  # raise it whenever the same seed draws other points of a file
+_CACHE_VERSION = 4  # raise it whenever the same seed draws other points of a file
 _LOOK_AHEAD = 4  # files per thread that are read before the first one is used
 _END = 16 << 10  # bytes at each end of a file that its fingerprint covers
 
@@ -42,13 +42,13 @@ class Job:
     """One cloud to read.
 
     name: in lists and keys. files: all that the cloud is read from, the main one first. read: returns the points drawn,
-    (P, C) float32, and the number of points in the file, 0 for a mesh. key: what the result depends on beside the
-    files.
+    (P, C) float32, the number of points in the file, 0 for a mesh, and how many points were left out. key: what the
+    result depends on beside the files.
     """
 
     name: str
     files: tuple[Path, ...]
-    read: Callable[[], tuple[np.ndarray, int]]
+    read: Callable[[], tuple[np.ndarray, int, int]]
     key: tuple[object, ...]
 
     def run(self) -> tuple[Entry | UserError, bool]:
@@ -73,7 +73,7 @@ class Job:
 def cloud_job(name: str, file: Path, points: int, seed: int, in_file_order: bool = False) -> Job:
     """Draw `points` to 2 * `points` points of a file: more than training draws per epoch, where the file has more."""
 
-    def read() -> tuple[np.ndarray, int]:
+    def read() -> tuple[np.ndarray, int, int]:
         cloud = clouds.read(file)
         count = 0 if cloud.faces is not None else len(cloud.points)
         try:
@@ -81,9 +81,9 @@ def cloud_job(name: str, file: Path, points: int, seed: int, in_file_order: bool
         except UserError as error:
             raise TooFewPoints(str(error), count) from error
         if in_file_order and count:
-            return cloud.points[: 2 * points], count
+            return cloud.points[: 2 * points], count, cloud.dropped
         most = min(2 * points, count) if count else 2 * points
-        return clouds.sample(cloud, max(points, most), rng_of(name, seed), file), count
+        return clouds.sample(cloud, max(points, most), rng_of(name, seed), file), count, cloud.dropped
 
     return Job(name, (file,), read, (points, seed, in_file_order))
 
@@ -104,6 +104,15 @@ class Clouds:
     @property
     def meshes(self) -> int:
         return sum(1 for entry in self.entries if entry and not entry.points)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One sentence if points were left out."""
+        dropped = [entry.dropped for entry in self.entries if entry and entry.dropped]
+        if not dropped:
+            return ()
+        files = f"{len(dropped):,} file{'s' * (len(dropped) > 1)}"
+        return (f"{sum(dropped):,} points without finite coordinates were left out, in {files}",)
 
 
 def read_all(
@@ -155,7 +164,11 @@ def read_splits(
     found = read_all(jobs, root)
     first = len(listings[0].files)
     train, test = (
-        Split(stack([entry.rows for entry in part if entry], points), np.array(listing.labels, np.int64))
+        Split(
+            stack([entry.rows for entry in part if entry], points),
+            np.array(listing.labels, np.int64),
+            files=tuple(name_below(root, file) for file in listing.files),
+        )
         for part, listing in zip((found.entries[:first], found.entries[first:]), listings, strict=True)
     )
     return (train, test), found

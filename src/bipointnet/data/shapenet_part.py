@@ -236,12 +236,12 @@ def _job(folder: Path, file: Path, label: int, points: int, seed: int) -> Job:
     """Draw points of a shape: rows of x, y, z and part."""
     seg = file.parent.parent / "points_label" / f"{file.stem}.seg" if file.suffix == ".pts" else None
 
-    def read() -> tuple[np.ndarray, int]:
+    def read() -> tuple[np.ndarray, int, int]:
         table = numbers(file, _COLUMNS)[:, [0, 1, 2, 6]] if seg is None else _read_pair(file, seg, label)  # (N, 4)
         require_finite(table, file)
         _require_own_parts(np.array([label]), table[None, :, 3], [str(file)])
         rows = np.resize(rng_of(f"{file.parent.name}/{file.name}", seed).permutation(len(table)), points)
-        return table[rows].astype(np.float32), len(table)
+        return table[rows].astype(np.float32), len(table), 0
 
     return Job(name_below(folder, file), (file, seg) if seg else (file,), read, ("part", label, points, seed))
 

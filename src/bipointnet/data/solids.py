@@ -10,6 +10,8 @@ from typing import Literal
 
 import numpy as np
 
+from bipointnet.data.shuffle import Ranks
+
 Axis = Literal["x", "y", "z"]
 Vector = Sequence[float] | np.ndarray
 Rng = np.random.Generator
@@ -81,7 +83,7 @@ class Density:
 
 
 def sample(
-    assembly: Sequence[tuple[Surface, int]], points: int, rng: np.random.Generator, density: Density | None = None
+    assembly: Sequence[tuple[Surface, int]], points: int, rng: Rng | Ranks, density: Density | None = None
 ) -> tuple[np.ndarray, np.ndarray]:  # (P, 3) float64, (P,) int64
     """Sample points from all surfaces together, each with the label of its surface; by default uniform by area.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from bipointnet.evaluation import metrics, segmentation
 from bipointnet.evaluation.predictor import Predictor
 
 POINTS_PER_BATCH = 2**15
+MOST_LISTED = 10  # names in an error message
 Progress = Callable[[int, int], None]  # clouds done, clouds in all
 
 
@@ -20,16 +21,27 @@ def _ignore(done: int, total: int) -> None:
     pass
 
 
+class Mistake(NamedTuple):
+    """A misclassified cloud: its file, or its place in the test split where clouds are not files."""
+
+    file: str
+    truth: str
+    prediction: str
+    probability: float
+
+
 @dataclass(frozen=True)
 class Classification(metrics.Accuracy):
     """The predictions for a whole test split.
 
-    dataset: its name. entropy: bits per pooled channel, mean over the channels; None for a packed model.
+    dataset: its name. entropy: bits per pooled channel, mean over the channels; None for a packed model. mistakes: the
+    clouds whose class was not predicted, in the order of the split.
     """
 
     dataset: str
     classes: tuple[str, ...]
     entropy: float | None
+    mistakes: tuple[Mistake, ...] = ()
 
     @property
     def clouds(self) -> int:
@@ -59,15 +71,26 @@ def require_matching_data(data: str, clouds: PointClouds, predictor: Predictor) 
     """Raise UserError unless a data set has the classes and channels that a network was trained with."""
     found = clouds.classes if predictor.task == "classify" else clouds.point_classes
     if list(found) != predictor.classes:
+        missing = [name for name in predictor.classes if name not in found]
+        unknown = [name for name in found if name not in predictor.classes]
+        differences = [
+            f"{title} {_listed(names)}" for title, names in (("lacks", missing), ("adds", unknown)) if names
+        ] or ["has them in another order"]
         raise UserError(
             f"{data}: its {len(found)} classes are not the {len(predictor.classes)} of "
-            f"{predictor.data or 'the data'} that {predictor.path} was trained on; expected the same class names"
+            f"{predictor.data or 'the data'} that {predictor.path} was trained on: it {' and '.join(differences)}; "
+            "expected the same class names"
         )
     if clouds.channels != predictor.channels:
         raise UserError(
             f"{data}: {clouds.channels} channels per point; expected the {predictor.channels} that {predictor.path} "
             "was trained with"
         )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return ", ".join(names[:MOST_LISTED]) + more
 
 
 def open_test_data(predictor: Predictor, data: str, skip_bad: bool = False) -> PointClouds:
@@ -93,15 +116,34 @@ def open_test_data(predictor: Predictor, data: str, skip_bad: bool = False) -> P
 
 def evaluate_classifier(predictor: Predictor, clouds: PointClouds, progress: Progress = _ignore) -> Classification:
     """How well a network classifies the test split, each cloud reduced to its first `predictor.points` points."""
-    points, predictions, pooled = clouds.test.points[:, : predictor.points], [], []
+    points, logits, pooled = clouds.test.points[:, : predictor.points], [], []
     for rows in _batches(np.arange(len(points)), predictor):
         answer = predictor.run(points[rows])
-        predictions.append(answer.logits.argmax(axis=1))
+        logits.append(answer.logits)
         pooled += [] if answer.pooled is None else [answer.pooled]
         progress(int(rows[-1]) + 1, len(points))
-    confusion = metrics.confusion_matrix(clouds.test.labels, np.concatenate(predictions), len(clouds.classes))
+    predictions, mistakes = _mistakes(clouds, np.concatenate(logits))
+    confusion = metrics.confusion_matrix(clouds.test.labels, predictions, len(clouds.classes))
     entropy = float(metrics.bit_entropy(np.concatenate(pooled)).mean()) if pooled else None
-    return Classification(confusion, clouds.name, clouds.classes, entropy)
+    return Classification(confusion, clouds.name, clouds.classes, entropy, mistakes)
+
+
+def _mistakes(clouds: PointClouds, logits: np.ndarray) -> tuple[np.ndarray, tuple[Mistake, ...]]:
+    """The predicted labels of logits (M, classes), and the clouds that are misclassified."""
+    labels = logits.argmax(axis=1)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities = weights.max(axis=1) / weights.sum(axis=1)
+    test = clouds.test
+    files = next((names for names in (test.files, clouds.held_out) if len(names) == len(test)), None)
+    return labels, tuple(
+        Mistake(
+            files[i] if files else f"test cloud {i}",
+            clouds.classes[test.labels[i]],
+            clouds.classes[labels[i]],
+            float(probabilities[i]),
+        )
+        for i in np.flatnonzero(labels != test.labels)
+    )
 
 
 def evaluate_segmenter(predictor: Predictor, clouds: PointClouds, progress: Progress = _ignore) -> segmentation.Scores:

@@ -1,5 +1,7 @@
 """Predictions for a file with one cloud: the class of the cloud, or the class of each of its points."""
 
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -7,20 +9,44 @@ import numpy as np
 
 from bipointnet.data import clouds
 from bipointnet.data.clouds import Cloud
-from bipointnet.errors import UserError
+from bipointnet.data.shuffle import Ranks
+from bipointnet.errors import UserError, describe_os_error
 from bipointnet.evaluation import metrics, segmentation
 from bipointnet.evaluation.evaluate import Progress
+from bipointnet.evaluation.inputs import STDIN, Input
 from bipointnet.evaluation.predictor import Predictor
+from bipointnet.evaluation.unlike import warnings
 from bipointnet.runtime import label as scan
 
 
 class FilePrediction(NamedTuple):
-    """The most probable class of the cloud in a file; `points`: how many of its points the network was given."""
+    """The most probable classes of the cloud in a file.
+
+    top: the names and probabilities, the most probable first. points: how many points the network was given. warnings:
+    on points that were left out, and how the cloud is unlike the training data.
+    """
 
     file: str
-    label: str
-    probability: float
+    top: list[tuple[str, float]]
     points: int
+    warnings: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """The keys of `bipointnet-run --json`."""
+        label, probability = self.top[0]
+        top = [{"label": name, "probability": value} for name, value in self.top]
+        answer = {"file": self.file, "task": "classify", "label": label, "probability": probability}
+        return {**answer, "points": self.points, "top": top, "warnings": self.warnings}
+
+
+class FileError(NamedTuple):
+    """A file that cannot be classified, and one sentence that says why."""
+
+    file: str
+    error: str
+
+    def as_json(self) -> dict[str, Any]:
+        return self._asdict()
 
 
 def require_coordinates_only(predictor: Predictor) -> None:
@@ -32,17 +58,49 @@ def require_coordinates_only(predictor: Predictor) -> None:
         )
 
 
-def classify_file(predictor: Predictor, path: Path) -> FilePrediction:
-    """Classify the cloud in a file.
+def classify_files(
+    predictor: Predictor, inputs: Iterable[Input], top: int, read: Callable[[str], Cloud] = clouds.read
+) -> Iterator[FilePrediction | FileError]:
+    """Classify the cloud in each file. A file that cannot be read does not keep the others from being classified."""
+    for name, error in inputs:
+        if error is not None:
+            yield FileError(name, error)
+            continue
+        try:
+            cloud = read(name)
+        except (UserError, OSError) as failure:
+            yield FileError(name, describe_os_error(failure) if isinstance(failure, OSError) else str(failure))
+            continue
+        predictor.prepare()  # a network that cannot be loaded is not the file's fault
+        try:
+            yield classify_cloud(predictor, cloud, name, top)
+        except UserError as failure:
+            yield FileError(name, str(failure))
 
-    The network is given at most as many points as in training: a larger cloud is sampled, a mesh always is.
+
+def classify_cloud(predictor: Predictor, cloud: Cloud, name: str, top: int = 1) -> FilePrediction:
+    """Classify a cloud; `name` is the file it comes from.
+
+    The network is given at most as many points as in training: a larger cloud is sampled, a mesh always is. The C++
+    tool bipointnet-run draws the same points.
     """
-    cloud = clouds.read(path)
-    count = predictor.points if cloud.faces is not None else min(predictor.points, len(cloud.points))
-    points = clouds.sample(cloud, count, np.random.default_rng(0), str(path))
+    own = predictor.points if cloud.faces is not None else len(cloud.points)
+    few = cloud.faces is None and own <= predictor.points
+    points = cloud.points if few else clouds.sample(cloud, predictor.points, Ranks(), name)
     probabilities = predictor.predict(points[None])[0]
-    best = int(probabilities.argmax())
-    return FilePrediction(str(path), predictor.classes[best], float(probabilities[best]), count)
+    best = np.argsort(-probabilities, kind="stable")[:top]
+    chosen = [(predictor.classes[index], float(probabilities[index])) for index in best]
+    extent = float(np.ptp(cloud.points, axis=0).max())
+    unlike = warnings(predictor.training, extent, own, chosen[0][1])
+    dropped = clouds.dropped_note(cloud)
+    return FilePrediction(name, chosen, len(points), [dropped, *unlike] if dropped else unlike)
+
+
+def read_input(name: str, columns: Sequence[str] = (), strict: bool = False) -> Cloud:
+    """The cloud in a file, or in the text on standard input."""
+    if name != STDIN:
+        return clouds.read(name, columns=columns, strict=strict)
+    return clouds.read_bytes(sys.stdin.buffer.read(), ".txt", "standard input", columns=columns, strict=strict)
 
 
 def label_cloud(

@@ -31,6 +31,7 @@ def identify(path: Path) -> ModelFile:
         raise UserError(
             f"{path}: a folder without {CHECKPOINT}; expected a run folder, as `bipointnet train` writes it"
         )
+    open(file, "rb").close()  # raises OSError with the reason if it cannot be read
     facts = peek(file)
     if facts is None or not ("program" in facts or "config" in facts):
         raise UserError(

@@ -44,8 +44,8 @@ class Predictor(ABC):
     categories: names of the categories, if the network has a category input. channels: numbers per point. points: the
     number of points per cloud in training. up: the axis that points up. data: name of the training data, or "".
     held_out: the files of the test split, if it was chosen from a folder of the user's own files and is recorded.
-    trained_on: `PointClouds.trained_on` of the training data; None if it is not recorded. facts: what reports say about
-    the model beyond that.
+    trained_on: `PointClouds.trained_on` of the training data; None if it is not recorded. training: facts about the
+    training data, for `unlike.warnings`. facts: what reports say about the model beyond that.
 
     >>> model = open_model("chairs.bpn")  # doctest: +SKIP
     >>> model.predict(clouds).argmax(axis=1)  # doctest: +SKIP
@@ -61,6 +61,7 @@ class Predictor(ABC):
     data: str
     held_out: tuple[str, ...]
     trained_on: tuple[tuple[str, str], ...] | None
+    training: dict[str, Any] = field(compare=False)
     facts: dict[str, Any] = field(compare=False)
 
     @property
@@ -81,6 +82,9 @@ class Predictor(ABC):
     def accepted(self, category: int | None = None) -> np.ndarray:
         """The classes that points of a category can have, in ascending order."""
 
+    def prepare(self) -> None:  # noqa: B027 - most networks are ready
+        """Load what the first prediction needs, so that a damaged model is found before a file is blamed for it."""
+
     def logits(self, clouds: np.ndarray, category: int | None = None) -> np.ndarray:
         """Logits of clouds (B, P, C) float32: (B, classes), or (B, P, classes) if the network labels points."""
         return self.run(clouds, category).logits
@@ -90,11 +94,17 @@ class Predictor(ABC):
         return argmax_among(self.logits(clouds, category), self.accepted(category))
 
     def category_index(self, name: str | None) -> int | None:
-        """The index of a category, or None for a network without a category input."""
+        """The index of a category, or None for a network without a category input.
+
+        Upper and lower case do not matter where only one category has the name.
+        """
         if not self.categories:
             if name is not None:
                 raise UserError(f"{self.path}: has no category input; found --category {name}; leave it out")
             return None
+        alike = [own for own in self.categories if name is not None and own.lower() == name.lower()]
+        if name not in self.categories and len(alike) == 1:
+            return self.categories.index(alike[0])
         if name not in self.categories:
             found = "no --category" if name is None else f"--category {name}"
             raise UserError(f"{self.path}: found {found}; expected one of: {', '.join(self.categories)}")
@@ -148,16 +158,36 @@ class RunPredictor(Predictor):
 
         return checkpoint.load_run(self.file)[0]
 
+    def prepare(self) -> None:
+        _ = self.network
+
     def run(self, clouds: np.ndarray, category: int | None = None) -> Answer:
+        if clouds.ndim != 3 or clouds.shape[-1] != self.channels or clouds.size == 0:
+            raise UserError(
+                f"points: an array of shape {clouds.shape}; expected (clouds, points, {self.channels}), with at least "
+                "one cloud and one point"
+            )
         import torch
 
         from bipointnet.data.normalize import normalize
 
+        network = self.network
         x = torch.from_numpy(np.ascontiguousarray(clouds))
         x = x if self.task == "semantic" else normalize(x)
         category_input = [] if category is None else [torch.full((len(x),), category)]
-        with torch.no_grad():
-            output = self.network(x, *category_input)
+        try:
+            with torch.no_grad():
+                output = network(x, *category_input)
+        except (
+            RuntimeError,
+            ValueError,
+            IndexError,
+        ) as error:  # few points, little memory
+            reason = str(error).strip().partition("\n")[0][:120]
+            raise UserError(
+                f"points: {len(clouds)} clouds of {clouds.shape[1]} points, for which {self.path} cannot be computed "
+                f"({reason}); expected {self.points} points as in training"
+            ) from error
         return Answer(output.logits.numpy(), (output.pooled >= 0).numpy())
 
     def predict(self, clouds: np.ndarray) -> np.ndarray:
@@ -202,6 +232,7 @@ def _open_run(source: ModelFile) -> RunPredictor:
             data=str(facts.get("dataset", facts["data"])),
             held_out=tuple(facts.get("held_out", ())),
             trained_on=_trained_on(facts),
+            training={**facts, "points": config.points},
             facts={"epoch": facts["epoch"]},
             file=source.file,
             config=config,
@@ -236,6 +267,7 @@ def _open_packed(path: Path) -> PackedPredictor:
         data=str(training.get("dataset", training.get("data", ""))),
         held_out=(),
         trained_on=None,
+        training=training,
         facts={"epoch": training.get("epoch"), "isa": model.isa},
         model=model,
     )

@@ -135,7 +135,7 @@ def bench(
 
     Args:
         path: the packed model.
-        points: points of the cloud. Default: 1024, or for a model that labels points, the number in training.
+        points: points of the cloud. Default: the number in training.
         threads: threads of every runtime.
         rounds: rounds of four calls per runtime.
         more_peers: runtimes besides ONNX Runtime and OpenVINO. `evaluation.bench_torch.bench` adds PyTorch.
@@ -150,7 +150,7 @@ def bench(
         if value is not None and value < 1:
             raise UserError(f"{name} is {value}; expected at least 1")
     model = load(path)
-    points = points if points is not None else model.points if model.segments else 1024
+    points = points if points is not None else model.points
     # oneDNN's int8 and bfloat16 kernels for AMX crash on some virtual machines; float32 does not use AMX.
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
     steps = float_twin(model)

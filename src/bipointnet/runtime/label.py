@@ -13,6 +13,7 @@ import numpy as np
 
 from bipointnet.data.blocks import Columns, add_votes, cover, cover_size
 from bipointnet.data.clouds import Cloud, read, require_finite
+from bipointnet.data.shuffle import shuffled
 from bipointnet.errors import UserError
 from bipointnet.evaluation.metrics import argmax_among
 from bipointnet.runtime.model import Model
@@ -90,12 +91,12 @@ def label_object(network: Network, cloud: Cloud, source: str | Path, progress: P
 
 def _samples(count: int, points: int) -> Iterator[np.ndarray]:
     """All indices below `count`, shuffled, `points` at a time; the last sample is filled up from the first."""
-    shuffled = np.random.default_rng(0).permutation(count)
+    order = shuffled(count)
     if count <= points:
-        yield shuffled
+        yield order
         return
     for start in range(0, count, points):
-        yield np.take(shuffled, np.arange(start, start + points), mode="wrap")
+        yield np.take(order, np.arange(start, start + points), mode="wrap")
 
 
 def label_scene(network: Network, cloud: Cloud, source: str | Path, progress: Progress) -> np.ndarray:
@@ -114,20 +115,35 @@ def label_scene(network: Network, cloud: Cloud, source: str | Path, progress: Pr
     return network.accepted[votes.argmax(axis=1)]
 
 
-def read_labels(path: Path, points: int, classes: int) -> np.ndarray:
-    """Read the true labels of `points` points, integers below `classes`, from .npy or from text with one per line."""
+def read_labels(path: Path, points: int, accepted: np.ndarray) -> np.ndarray:
+    """Read the true labels of `points` points from .npy, or from text with one per line; 13 may be written 13.000000.
+
+    accepted: the labels that points can have, in ascending order.
+    """
     try:
-        found = np.load(path) if path.suffix == ".npy" else np.array(path.read_text().split(), dtype=np.int64)
+        found = np.load(path) if path.suffix == ".npy" else np.array(path.read_text().split(), dtype=np.float64)
     except Exception as error:  # numpy raises many types for broken files
         reason = "no such file" if not path.exists() else " ".join(str(error).split())
         raise UserError(f"{path}: cannot read labels ({reason}); expected .npy, or text with one per line") from error
     if not isinstance(found, np.ndarray) or found.shape != (points,):
         shape = getattr(found, "shape", "of an archive")
         raise UserError(f"{path}: holds labels of shape {shape}; expected {points}, one per point")
-    if found.dtype.kind not in "iu":
-        raise UserError(f"{path}: holds {found.dtype} labels; expected integers from 0 to {classes - 1}")
-    if found.min(initial=0) < 0 or found.max(initial=0) >= classes:
+    if found.dtype.kind not in "iuf":
+        raise UserError(f"{path}: holds {found.dtype} labels; expected integers, {_ranges(accepted)}")
+    wrong = np.flatnonzero(~np.isin(found, accepted))  # also NaN and fractions
+    if len(wrong):
         raise UserError(
-            f"{path}: holds labels from {found.min()} to {found.max()}; expected integers from 0 to {classes - 1}"
+            f"{path}: point {wrong[0]} (counted from 0) has label {found[wrong[0]]:g}; expected {_ranges(accepted)}, "
+            "the labels that its points can have"
         )
     return found.astype(np.int64)
+
+
+def _ranges(numbers: np.ndarray) -> str:
+    """Ascending numbers in words.
+
+    >>> _ranges(np.array([0, 1, 2, 5, 8, 9]))
+    '0 to 2, 5, 8 to 9'
+    """
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)

@@ -38,7 +38,6 @@ from bipointnet.training.run_folder import (
     copy_weights,
     load_state,
     open_tensorboard,
-    remove_stale_parts,
     require_same_files,
     save_state,
     write_csv,
@@ -322,7 +321,6 @@ def train(
     try:
         check(config, data, workers.count)
         saved = folder / STATE
-        remove_stale_parts(folder)
         if saved.exists() and not resume:
             raise UserError(
                 f"{folder}: contains a run already; add --resume to continue it, or choose another folder with -o"

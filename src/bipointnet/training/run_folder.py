@@ -16,7 +16,6 @@ import csv
 import dataclasses
 import io
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -130,21 +129,3 @@ def copy_weights(model: nn.Module, source: Path) -> set[str]:
         )
     model.load_state_dict(fitting, strict=False)
     return set(fitting)
-
-
-def remove_stale_parts(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in a run folder; `write_beside` names them by process."""
-    for part in folder.glob(".*.part"):
-        number = part.name.split(".")[-2]
-        if number.isdigit() and not _is_running(int(number)):
-            part.unlink(missing_ok=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return process != os.getpid()

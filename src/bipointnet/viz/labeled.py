@@ -7,19 +7,20 @@ import base64
 import io
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from bipointnet.data.clouds import require_finite
-from bipointnet.errors import UserError
-from bipointnet.extras import install_hint
-from bipointnet.files import write_beside
+from bipointnet.errors import UserError, describe_os_error
+from bipointnet.extras import require
+from bipointnet.files import write_all
 from bipointnet.viz.palette import colors
 from bipointnet.viz.render import render
 
 HIDDEN = ("ceiling",)  # seen from above, it hides the room
+HIDDEN_SHARE = 0.5  # of all points, at most; the ceiling of a room has about a fifth
 PAGE_POINTS = 400_000
 PICTURE_POINTS = 1_000_000
 PICTURE = (1600, 720)  # width and height in pixels, including the legend
@@ -42,6 +43,11 @@ def write_ply(path: str | Path, points: np.ndarray, labels: np.ndarray, names: S
     >>> path.read_bytes().splitlines()[2:4]
     [b'comment label 0 is floor', b'comment label 1 is chair']
     """
+    write({path: ply_bytes(points, labels, names)})
+
+
+def ply_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> bytes:
+    """The content of the file that `write_ply` writes."""
     points, labels = _checked(points, labels, names)
     real, keyword = ("<f4", "float") if _fits_float32(points) else ("<f8", "double")
     fields = dict.fromkeys("xyz", (real, keyword))
@@ -61,7 +67,7 @@ def write_ply(path: str | Path, points: np.ndarray, labels: np.ndarray, names: S
         *(f"property {keyword} {field}" for field, (_, keyword) in fields.items()),
         "end_header\n",
     ]
-    _write(path, b"".join(["\n".join(header).encode(), vertices.data]))
+    return b"".join(["\n".join(header).encode(), vertices.data])
 
 
 def write_npy(path: str | Path, labels: np.ndarray) -> None:
@@ -73,9 +79,14 @@ def write_npy(path: str | Path, labels: np.ndarray) -> None:
     >>> np.load(path).tolist()
     [0, 1, 1]
     """
+    write({path: npy_bytes(labels)})
+
+
+def npy_bytes(labels: np.ndarray) -> bytes:
+    """The content of the file that `write_npy` writes."""
     buffer = io.BytesIO()
     np.save(buffer, np.asarray(labels, np.int32))
-    _write(path, buffer.getvalue())
+    return buffer.getvalue()
 
 
 def write_png(
@@ -88,8 +99,8 @@ def write_png(
 ) -> None:
     """Write a picture of two views with a legend; `up` is the axis that points up.
 
-    A cloud with a class of HIDDEN is drawn as a room: without that class, first without the walls next to the viewer,
-    then as a floor plan.
+    A cloud in which classes of HIDDEN have at most half of the points is drawn as a room: without these classes, first
+    without the walls next to the viewer, then as a floor plan.
 
     >>> import tempfile
     >>> room = np.random.default_rng(0).uniform(0, 4, (5000, 3))
@@ -98,14 +109,15 @@ def write_png(
     >>> path.read_bytes()[1:4]
     b'PNG'
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.patches import Patch
-    except ImportError as error:
-        raise UserError(
-            f"{path}: pictures need matplotlib, which is not installed; install it with: {install_hint('matplotlib')},"
-            " or write a page (.html)"
-        ) from error
+    write({path: png_bytes(points, labels, names, up=up)})
+
+
+def png_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str], *, up: str = "z") -> bytes:
+    """The content of the file that `write_png` writes."""
+    require("a picture", "matplotlib")
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
     points, labels = _checked(points, labels, names)
     palette, counts = colors(len(names)), np.bincount(labels, minlength=len(names))
     is_hidden = _hidden_at_first(names, counts)  # (classes,)
@@ -138,7 +150,7 @@ def write_png(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # letters missing in the font are drawn as boxes
         figure.savefig(buffer, format="png", dpi=100)
-    _write(path, buffer.getvalue())
+    return buffer.getvalue()
 
 
 def write_html(
@@ -160,6 +172,11 @@ def write_html(
     >>> "A chair" in path.read_text()
     True
     """
+    write({path: html_bytes(points, labels, names, title, up=up)})
+
+
+def html_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str], title: str, *, up: str = "z") -> bytes:
+    """The content of the file that `write_html` writes."""
     points, labels = _checked(points, labels, names)
     chosen = _thinned(labels, PAGE_POINTS)
     xyz = _upright(points[chosen], up).astype(np.float64)
@@ -187,7 +204,7 @@ def write_html(
     }
     # Without <, no text in the data can end the script or begin a comment in it.
     data = json.dumps(cloud).replace("<", "\\u003c")
-    _write(path, _PAGE.read_text(encoding="utf-8").replace("{{cloud}}", data).encode())
+    return _PAGE.read_text(encoding="utf-8").replace("{{cloud}}", data).encode()
 
 
 def _checked(points: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -247,9 +264,9 @@ def _upright(points: np.ndarray, up: str) -> np.ndarray:
 
 
 def _hidden_at_first(names: Sequence[str], counts: np.ndarray) -> np.ndarray:  # (classes,) bool
-    """Which classes in the cloud are in HIDDEN; none if nothing else would be visible."""
+    """Which classes in the cloud are in HIDDEN; none if they have most of the points, which are then the subject."""
     found = np.array([name.lower() in HIDDEN for name in names]) & (counts > 0)
-    return found & bool(counts[~found].any())
+    return found & bool(counts[found].sum() <= HIDDEN_SHARE * counts.sum())
 
 
 def _two_views(points: np.ndarray, rgb: np.ndarray, left_out: np.ndarray) -> np.ndarray:  # (height, width, 3) uint8
@@ -286,11 +303,9 @@ def _on_one_line(name: str) -> str:
     return " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
 
 
-def _write(path: str | Path, content: bytes) -> None:
-    path = Path(path)
-    if path.is_dir():
-        raise UserError(f"{path}: is a folder, expected a file to write; choose a file in it")
+def write(contents: Mapping[str | Path, bytes]) -> None:
+    """Write files, all of them or none; UserError if that is not possible."""
     try:
-        write_beside(path, content)
+        write_all({Path(path): content for path, content in contents.items()})
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another path") from error
+        raise UserError(describe_os_error(error)) from error

@@ -11,7 +11,7 @@ from bipointnet.extras import installed
 from bipointnet.viz import labeled
 
 SUFFIXES = (".ply", ".npy", ".html", ".png")
-LONGEST_NAME = 220  # bytes; files are first written under a longer, temporary name
+LONGEST_NAME = 250  # bytes; with the suffix, as long as a name can be
 
 
 def output_files(out: Path | None, cloud_file: Path, sources: list[Path]) -> list[Path]:
@@ -43,7 +43,7 @@ def output_files(out: Path | None, cloud_file: Path, sources: list[Path]) -> lis
 def write_labeled(
     files: list[Path], cloud: Cloud, labels: np.ndarray, classes: list[str], title: str, up: str
 ) -> list[Path]:
-    """Write a cloud with labels (N,) to the files of `output_files`; returns those that were written.
+    """Write a cloud with labels (N,) to the files of `output_files`, all or none; returns those written.
 
     The picture is left out if matplotlib is not installed.
     """
@@ -51,10 +51,12 @@ def write_labeled(
     if any(cloud.origin):
         points = points.astype(np.float64) + cloud.origin
     ply, npy, html, png = files
-    labeled.write_ply(ply, points, labels, classes)
-    labeled.write_npy(npy, labels)
-    labeled.write_html(html, points, labels, classes, title, up=up)
-    if not installed("matplotlib"):
-        return files[:-1]
-    labeled.write_png(png, points, labels, classes, up=up)
-    return files
+    contents: dict[str | Path, bytes] = {
+        ply: labeled.ply_bytes(points, labels, classes),
+        npy: labeled.npy_bytes(labels),
+        html: labeled.html_bytes(points, labels, classes, title, up=up),
+    }
+    if installed("matplotlib"):
+        contents[png] = labeled.png_bytes(points, labels, classes, up=up)
+    labeled.write(contents)
+    return [Path(file) for file in contents]

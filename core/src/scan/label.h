@@ -1,0 +1,21 @@
+// Labels every point of a cloud of any size: objects in samples, rooms and scans in blocks.
+#pragma once
+
+#include <cstddef>
+
+#include "engine/model.h"
+
+namespace bipointnet::scan {
+
+// The number of points per cloud in training; 1024 if the manifest does not say.
+std::size_t training_points(const Network& network);
+
+// Writes the class of each of `count` points, as bipointnet.label does, for a model with logits per point.
+//   xyz       finite coordinates; for a model with task semantic in meters, z up
+//   rgb       colors from 0 to 1, or NULL; a model with task semantic and 9 channels reads them
+//   category  the category of the object, -1 for a model without categories
+// Throws InputError.
+void label(const Model& model, const float* xyz, const float* rgb, std::size_t count, int category, unsigned threads,
+           int* labels);
+
+}  // namespace bipointnet::scan

@@ -1,0 +1,156 @@
+// Samples and blocks of clouds of any size. tests/tool compares them with Python's, bit for bit.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "bipointnet.h"
+#include "check.h"
+#include "engine/cloud.h"
+#include "packed_writer.h"
+#include "scan/blocks.h"
+#include "scan/sample.h"
+#include "scan/shuffle.h"
+
+using namespace bipointnet;
+
+namespace {
+
+std::vector<float> random_points(std::size_t count, float width, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<float> xyz(3 * count);
+  for (float& number : xyz) number = width * static_cast<float>(random()) / 4294967296.0F;
+  return xyz;
+}
+
+void check_shuffle() {
+  // The first outputs of SplitMix64 with seed 0.
+  CHECK_EQUAL(scan::rank_of(0), 16294208416658607535u);
+  CHECK_EQUAL(scan::rank_of(1), 7960286522194355700u);
+  CHECK_EQUAL(scan::rank_of(2), 487617019471545679u);
+  for (const std::size_t count : {1u, 2u, 1000u}) {
+    std::vector<std::uint32_t> all = scan::shuffled(count, count), given(count);
+    CHECK(std::is_sorted(all.begin(), all.end(), [](auto a, auto b) { return scan::rank_of(a) < scan::rank_of(b); }));
+    std::iota(given.begin(), given.end(), 0u);
+    scan::shuffle(given);
+    CHECK(given == all);
+    for (const std::size_t kept : {std::size_t{0}, std::size_t{1}, count / 2, count, count + 5}) {
+      const std::vector<std::uint32_t> some = scan::shuffled(count, kept);
+      CHECK_EQUAL(some.size(), std::min(kept, count));
+      CHECK(std::equal(some.begin(), some.end(), all.begin()));
+    }
+    std::sort(all.begin(), all.end());
+    for (std::size_t i = 0; i < count; ++i) CHECK_EQUAL(all[i], i);
+  }
+}
+
+void check_samples() {
+  const std::vector<float> xyz = random_points(100, 1, 0);
+  CHECK(scan::sample_points(xyz.data(), 100, 100) == xyz);
+  CHECK(scan::sample_points(xyz.data(), 100, 1000) == xyz);
+  const std::vector<float> sample = scan::sample_points(xyz.data(), 100, 10);
+  const std::vector<std::uint32_t> order = scan::shuffled(100, 10);
+  CHECK_EQUAL(sample.size(), 30u);
+  for (std::size_t i = 0; i < 30; ++i) CHECK_EQUAL(sample[i], xyz[3 * order[i / 3] + i % 3]);
+}
+
+// Two triangles in the planes z = 0 and z = 1, of areas 0.5 and 1.5, and one without an area.
+void check_surface() {
+  const std::vector<float> xyz = {0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 3, 0, 1, 0, 1, 1};
+  const std::vector<std::int64_t> faces = {0, 1, 2, 3, 4, 5, 0, 0, 1};
+  const std::size_t count = 20000;
+  const std::vector<float> points = scan::sample_surface(xyz.data(), faces, count);
+  double low = 0, x = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float* point = &points[3 * i];
+    CHECK(point[2] == 0 || point[2] == 1);
+    const float width = point[2] == 0 ? 1.0F : 3.0F;
+    CHECK(point[0] >= 0 && point[1] >= 0 && point[0] / width + point[1] <= 1.00001F);
+    low += point[2] == 0;
+    x += point[2] == 0 ? 0 : double{point[0]};
+  }
+  CHECK(std::abs(low / count - 0.25) < 0.02);               // by area
+  CHECK(std::abs(x / (static_cast<double>(count) - low) - 1.0) < 0.02);  // uniform: the mean of x is a third of 3
+  const std::vector<float> fewer = scan::sample_surface(xyz.data(), faces, 7);
+  CHECK(std::equal(fewer.begin(), fewer.end(), points.begin()));
+}
+
+// Every point votes once in each block that contains it, and a block is at most 1 m wide.
+void check_blocks() {
+  for (const std::size_t count : {1u, 50u, 3000u}) {
+    for (const float width : {0.0F, 0.4F, 1.0F, 2.6F}) {
+      const std::vector<float> xyz = random_points(count, width, static_cast<unsigned>(count));
+      const scan::Columns columns(xyz.data(), xyz.data(), count);
+      CHECK_EQUAL(columns.channels(), 9u);
+      scan::Cover cover(columns, 64);
+      scan::Block block;
+      std::vector<int> votes(count);
+      std::vector<float> channels(64 * 9);
+      while (cover.next(block)) {
+        CHECK_EQUAL(block.index.size(), 64u);
+        CHECK(block.votes >= 1 && block.votes <= 64);
+        for (std::size_t i = 0; i < block.votes; ++i) ++votes[block.index[i]];
+        columns.fill(block, channels.data());
+        for (std::size_t i = 0; i < 64; ++i) {
+          const float* row = &channels[9 * i];
+          const float* point = &xyz[3 * block.index[i]];
+          CHECK(row[0] >= -0.5F && row[0] <= 0.5F && row[1] >= -0.5F && row[1] <= 0.5F);
+          CHECK(std::equal(row + 3, row + 6, point));
+          for (std::size_t axis = 6; axis < 9; ++axis) CHECK(row[axis] >= 0 && row[axis] <= 1);
+        }
+      }
+      CHECK(*std::min_element(votes.begin(), votes.end()) >= 1);
+      CHECK(*std::max_element(votes.begin(), votes.end()) <= 4);
+    }
+  }
+  const float far[6] = {0, 0, 0, 1001, 0, 0};
+  try {
+    scan::Columns(far, nullptr, 2);
+    CHECK(false);
+  } catch (const InputError& error) {
+    CHECK(std::string(error.what()).find("1001 m wide, expected at most 1000 m") != std::string::npos);
+  }
+}
+
+void check_label() {
+  PackedFile file = segments_file();
+  file.manifest = replaced(file.manifest, "1e-4", "1e30");
+  file.manifest = replaced(file.manifest, "\"training\":{", "\"training\":{\"points\":7,");
+  const Bytes bytes = file.bytes();
+  bipointnet_model* model = nullptr;
+  CHECK_EQUAL(bipointnet_load_bytes(bytes.data(), bytes.size(), &model), BIPOINTNET_OK);
+  CHECK_EQUAL(bipointnet_points(model), 7u);
+  CHECK_EQUAL(bipointnet_points(nullptr), 0u);
+  for (const std::size_t count : {1u, 6u, 7u, 8u, 500u}) {
+    std::vector<float> xyz = random_points(count, 2, 3);
+    std::vector<int> one(count, -1), other(count, -2);
+    CHECK_EQUAL(bipointnet_label(model, xyz.data(), nullptr, count, 1, 1, one.data()), BIPOINTNET_OK);
+    CHECK_EQUAL(bipointnet_label(model, xyz.data(), nullptr, count, 1, 16, other.data()), BIPOINTNET_OK);
+    CHECK(one == other);
+    // The third category has only the first class.
+    CHECK_EQUAL(bipointnet_label(model, xyz.data(), nullptr, count, 2, 1, one.data()), BIPOINTNET_OK);
+    CHECK_EQUAL(std::count(one.begin(), one.end(), 0), static_cast<std::ptrdiff_t>(count));
+    CHECK_EQUAL(bipointnet_label(model, xyz.data(), nullptr, count, 3, 1, one.data()), BIPOINTNET_ERROR_INPUT);
+    CHECK_EQUAL(bipointnet_label(model, xyz.data(), nullptr, count, 1, 0, one.data()), BIPOINTNET_ERROR_INPUT);
+    CHECK_EQUAL(bipointnet_label(model, xyz.data(), nullptr, 0, 1, 1, one.data()), BIPOINTNET_ERROR_INPUT);
+    CHECK_EQUAL(bipointnet_label(model, nullptr, nullptr, count, 1, 1, one.data()), BIPOINTNET_ERROR_INPUT);
+    CHECK_EQUAL(bipointnet_label(model, xyz.data(), nullptr, count, 1, 1, nullptr), BIPOINTNET_ERROR_INPUT);
+    xyz[0] = std::numeric_limits<float>::quiet_NaN();
+    CHECK_EQUAL(bipointnet_label(model, xyz.data(), nullptr, count, 1, 1, one.data()), BIPOINTNET_ERROR_INPUT);
+  }
+  bipointnet_free(model);
+}
+
+}  // namespace
+
+int main() {
+  check_shuffle();
+  check_samples();
+  check_surface();
+  check_blocks();
+  check_label();
+  return check_report();
+}

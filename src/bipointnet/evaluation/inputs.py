@@ -1,0 +1,71 @@
+"""The files that arguments of the command line name: files, folders, patterns, standard input. Needs no NumPy."""
+
+import glob
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bipointnet.errors import UserError, describe_os_error
+
+STDIN = "-"
+
+
+class Input(NamedTuple):
+    """A file to read, by its name or STDIN; or an argument that names no file, and the sentence that says why."""
+
+    name: str
+    error: str | None = None
+
+
+def expand(arguments: Sequence[str], suffixes: Collection[str]) -> list[Input]:
+    """The files that arguments name, in the order of the arguments.
+
+    A folder names all files in it and in its subfolders, a pattern (`*`, `?`, `[...]`, and `**` for any folders) all
+    files that match, both sorted by their paths. Of these, only files with one of the `suffixes` count, and none whose
+    name starts with a dot.
+
+    >>> expand(["-", "a.ply"], [".ply"])
+    [Input(name='-', error=None), Input(name='a.ply', error=None)]
+    """
+    return [found for argument in arguments for found in _expanded(argument, tuple(suffixes))]
+
+
+def _expanded(argument: str, suffixes: tuple[str, ...]) -> Iterator[Input]:
+    is_folder = os.path.isdir(argument)
+    if argument == STDIN or not (is_folder or (glob.has_magic(argument) and not os.path.lexists(argument))):
+        yield Input(argument)
+        return
+    try:
+        names = _in_folder(argument) if is_folder else glob.iglob(argument, recursive=True)
+        chosen = sorted(_clouds(names, suffixes), key=lambda name: Path(name).parts)
+    except (OSError, UserError) as error:
+        yield Input(argument, describe_os_error(error) if isinstance(error, OSError) else str(error))
+        return
+    if not chosen:
+        found = "a folder without clouds" if is_folder else "no cloud matches this pattern"
+        yield Input(argument, f"{argument}: {found}; expected files with one of the suffixes {' '.join(suffixes)}")
+    yield from (Input(name) for name in chosen)
+
+
+def _clouds(names: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[str]:
+    for name in names:
+        base = os.path.basename(name)
+        if base.lower().endswith(suffixes) and not base.startswith(".") and os.path.isfile(name):
+            yield name
+
+
+def _in_folder(folder: str) -> Iterator[str]:
+    """All files in a folder and its subfolders. Links are followed, but no folder is visited twice."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    seen: set[str] = set()
+    for place, folders, files in os.walk(folder, onerror=fail, followlinks=True):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if os.path.realpath(place) in seen:
+            folders.clear()
+            continue
+        seen.add(os.path.realpath(place))
+        yield from (os.path.join(place, name) for name in files)
