@@ -62,8 +62,8 @@ class Job:
             entry = load_entry(key)
             if entry is not None:
                 return entry, False
-            rows, points = self.read()
-            entry = Entry(rows, points, fingerprint(self.files[0]))
+            rows, points, dropped = self.read()
+            entry = Entry(rows, points, fingerprint(self.files[0]), dropped)
             save_entry(key, entry)
             return entry, True
         except UserError as error:
