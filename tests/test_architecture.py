@@ -33,8 +33,8 @@ MODULES = {
     "methods names pools product sign",
     "packing": "__init__ bits container fold networks pack program",
     "runtime": "__init__ bench float_twin header label model operations progress reference verify",
-    "training": "__init__ augment compile_check cross_validation devices loop progress provenance run_folder schedule "
-    "tasks",
+    "training": "__init__ augment compile_check cross_validation devices facts interrupts loop partial progress "
+    "provenance recipes resume_options run_folder schedule tasks",
     "viz": "__init__ demo_figure labeled palette render write",
 }
 # The subsystems that each subsystem may import besides itself.
@@ -67,6 +67,7 @@ NEVER_TORCH = {
     "data": MODULES["data"],
     "evaluation": "__init__ evaluate from_file inputs inspection metrics model_file predictor segmentation unlike",
     "runtime": MODULES["runtime"],
+    "training": "__init__ facts interrupts recipes resume_options",
     "viz": MODULES["viz"],
 }
 

@@ -18,7 +18,9 @@ CHOICES = {
     "task": ("classify", "part", "semantic"),
     "model": ("pointnet-vanilla", "pointnet", "pointnet2", "dgcnn", "pointcnn", "pointconv"),
     "method": ("fp", "bnn", "xnor", "xnor++", "bi-real", "abc-net", "ir-net", "lsr"),
+    "gradient": ("clip", "polynomial"),
     "pool": ("max", "avg", "ema-max", "ema-avg"),
+    "recipe": ("auto", "paper"),
     "optimizer": ("adam", "adamw"),
     "up": ("x", "y", "z"),
     "device": ("auto", "cpu", "cuda"),
@@ -37,6 +39,13 @@ COMMON_NAMES = {"pointnet++": "pointnet2"}
 # The backbones that can label points.
 SEGMENTATION_MODELS = ("pointnet", "pointnet-vanilla")
 
+# The methods that --gradient cannot change, and why.
+OWN_GRADIENTS = {
+    "fp": "which binarizes nothing",
+    "abc-net": "whose gradient is a part of its formula",
+    "ir-net": "whose gradient has a schedule",
+}
+
 # The default pools (full precision, 1-bit) of backbones whose pool is not ("max", "ema-max"). PointConv has no pool.
 OWN_POOLS: dict[str, tuple[str | None, str | None]] = {"pointcnn": ("avg", "ema-avg"), "pointconv": (None, None)}
 
@@ -51,12 +60,12 @@ class Config:
     """A training run: the network and the recipe. Invalid or contradicting values raise UserError.
 
     Defaults are the paper's recipe. Those that depend on the task are filled in from PAPER, and the pool from the
-    backbone and the method.
+    backbone and the method. `recipe` only records where the others come from: `training.recipes` computes them.
 
     Example:
         >>> config = Config(method="lsr", epochs=20)
         >>> config.model, config.pool, config.points, config.recipe
-        ('pointnet-vanilla', 'ema-max', 1024, 'custom')
+        ('pointnet-vanilla', 'ema-max', 1024, 'paper')
         >>> Config(task="part").epochs
         250
     """
@@ -66,7 +75,12 @@ class Config:
         None,
         "Backbone: pointnet-vanilla, pointnet (T-Nets), pointnet2, dgcnn, pointcnn, pointconv (default by task).",
     )
-    method: str = _option("lsr", "Binarization: lsr, bnn, xnor, xnor++, bi-real, abc-net or ir-net; fp: float32.")
+    method: str = _option(
+        "lsr", "Binarization: lsr, bnn, xnor, xnor++, bi-real, abc-net, ir-net, or package.module:Class; fp: float32."
+    )
+    gradient: str | None = _option(
+        None, "Gradient of sign for the inputs: clip, polynomial (as in Bi-Real Net); default: that of the method."
+    )
     pool: str | None = _option(
         None,
         "Pool over points: max, avg, ema-max, ema-avg (default: ema-max; fp: max; pointcnn: a mean).",
@@ -79,6 +93,9 @@ class Config:
     )
     category: str | None = _option(None, "Task part: train on one category only, or `each`: one network per category.")
     fold: str | None = _option(None, "Task semantic, S3DIS: the area to test on (default: Area_5), or `each`.")
+    recipe: str = _option(
+        "paper", "Values of the options that are not given: auto (default: from the number of clouds), or paper."
+    )
     points: int = _option(
         None, "Points per cloud, drawn anew in every epoch (default: 1024; part: 2048; semantic: 4096).", least=1
     )
@@ -112,10 +129,15 @@ class Config:
             object.__setattr__(self, "pool", own)
         for name, choices in CHOICES.items():
             value = getattr(self, name)
-            if value not in choices and not (name in ("up", "pool") and value is None):
+            if value not in choices and not self._is_free(name, value):
                 raise UserError(
                     f"{name} is {value!r}; expected one of {', '.join(choices)}{_suggestion(str(value), choices)}"
                 )
+        if self.gradient is not None and self.method in OWN_GRADIENTS:
+            raise UserError(
+                f"gradient is {self.gradient!r} with method {self.method!r}, {OWN_GRADIENTS[self.method]}; leave "
+                "--gradient out"
+            )
         if self.task != "classify" and self.model not in SEGMENTATION_MODELS:
             raise UserError(
                 f"model is {self.model!r} with task {self.task!r}; expected one of {', '.join(SEGMENTATION_MODELS)}"
@@ -147,15 +169,12 @@ class Config:
                 f"init_bias_std is {self.init_bias_std} without BatchNorm; expected 0, or leave --no-norm out"
             )
 
-    @property
-    def recipe(self) -> str:
-        """'paper' if every option of the training has the paper's value, else 'custom'."""
-        # Options that choose the network, the data or the machine are not part of the recipe.
-        free = {"task", "model", "method", "pool", "binary_first", "binary_last", "norm", "category", "fold"}
-        free |= {"up", "seed", "device", "compile"}
-        usual = {f.name: f.default for f in dataclasses.fields(self) if f.name not in free} | PAPER[self.task]
-        same = all(getattr(self, name) == value for name, value in usual.items() if name not in free)
-        return "paper" if same else "custom"
+    @staticmethod
+    def _is_free(name: str, value: Any) -> bool:
+        """Whether an option may have a value that is not in CHOICES."""
+        if name == "method" and isinstance(value, str) and ":" in value:
+            return True  # a class, which nn imports
+        return name in ("up", "pool", "gradient") and value is None
 
 
 def _suggestion(name: str, names: Any) -> str:

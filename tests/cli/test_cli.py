@@ -299,10 +299,10 @@ def test_without_a_terminal_training_prints_lines(monkeypatch):
             show(Progress(epoch, 8, 2, 2, row))
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().splitlines() == [
-        "net [1]: epoch 1/8, loss 1.000",
-        "net [1]: epoch 3/8, loss 0.333",
-        "net [1]: epoch 5/8, loss 0.200",
-        "net [1]: epoch 7/8, loss 0.143",
+        "net [1]: epoch 1/8, loss 1.000, 56 s left",
+        "net [1]: epoch 3/8, loss 0.333, 40 s left",
+        "net [1]: epoch 5/8, loss 0.200, 24 s left",
+        "net [1]: epoch 7/8, loss 0.143, 8 s left",
         "net [1]: epoch 8/8, loss 0.125, test accuracy 90.0 %",
     ]
 

@@ -32,6 +32,9 @@ MISTAKES = {
     "train with an unknown method": ["train", "shapes", "--method", "nope"],
     "train with an unknown option": ["train", "shapes", "--nope", "3"],
     "train from nothing": ["train", "shapes", "--init", "nowhere"],
+    "train into a run": ["train", "shapes", "-o", "started"],
+    "resume nothing": ["train", "shapes", "-o", "folder", "--resume"],
+    "resume with another option": ["train", "shapes", "-o", "started", "--resume", "--lr", "0.5"],
     "analyze nothing": ["analyze", "nowhere"],
     "analyze on nothing": ["analyze", "run", "--data", "nowhere"],
     "predict without a model": ["predict", "text.txt"],
@@ -46,7 +49,7 @@ MISTAKES = {
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a text, an empty folder, and a run with a description but without tensors."""
+    """A folder with a text, an empty folder, a run with a description but without tensors, and an unfinished run."""
     root = tmp_path_factory.mktemp("place")
     (root / "text.txt").write_text("hello\n")
     (root / "folder").mkdir()
@@ -54,6 +57,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     facts = {"format": 1, "config": {}, "classes": ["a", "b"], "channels": 3, "data": "mine", "epoch": 1}
     header = json.dumps({"__metadata__": {"bipointnet": json.dumps(facts)}}).encode()
     (root / "run" / "last.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    (root / "started").mkdir()
+    (root / "started" / "config.json").write_text('{"lr": 0.01}')
+    (root / "started" / "resume.safetensors").write_bytes(b"")
     return root
 
 

@@ -119,8 +119,3 @@ def test_norms_without_a_bias_and_layers_of_other_networks_do_not_change():
 def test_configurations_without_biases_to_draw_are_rejected(options, sentence):
     with pytest.raises(UserError, match=sentence):
         Config(**{"init_bias_std": 1.0, **options})
-
-
-def test_a_run_with_drawn_biases_is_not_the_recipe_of_the_paper():
-    assert Config().recipe == "paper"
-    assert Config(init_bias_std=1.0).recipe == "custom"

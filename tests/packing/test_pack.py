@@ -369,6 +369,7 @@ def test_a_packed_run_keeps_its_facts(tmp_path):
     assert manifest["training"] == {
         "data": "shapes",
         "method": "lsr",
+        "gradient": None,
         "pool": "ema-max",
         "model": "pointnet-vanilla",
         "points": 48,

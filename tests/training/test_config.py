@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from bipointnet.config import CHOICES, Config, from_mapping, read_toml
+from bipointnet.config import CHOICES, OWN_GRADIENTS, Config, from_mapping, read_toml
 from bipointnet.errors import UserError
-from bipointnet.models import MODELS
-from bipointnet.nn import METHODS, POOLS
+from bipointnet.models import MODELS, SLOPES, build, method_of
+from bipointnet.nn import LSR, METHODS, POOLS, BinaryLinear, BiReal, clipped, polynomial
 
 
 @pytest.mark.parametrize("name", ["label-smoothing", "label_smoothing"])
@@ -62,6 +62,66 @@ def test_names_on_the_command_line_are_the_tables():
     assert CHOICES["model"] == tuple(MODELS)
     assert set(CHOICES["method"]) == {"fp", *METHODS}
     assert CHOICES["pool"] == tuple(POOLS)
+    assert CHOICES["gradient"] == tuple(SLOPES)
+
+
+def test_the_gradient_of_a_method_can_be_chosen():
+    assert method_of(Config(gradient="polynomial")) == LSR(slope=polynomial)
+    assert method_of(Config(gradient="clip", method="bi-real")) == BiReal(slope=clipped)
+    assert method_of(Config()) == LSR()
+    for method in ("fp", "abc-net", "ir-net"):
+        with pytest.raises(UserError, match=f"gradient is 'clip' with method '{method}', .*; leave --gradient out"):
+            Config(method=method, gradient="clip")
+
+
+def test_methods_with_a_gradient_of_their_own_are_those_whose_slope_is_special():
+    own = {name for name, method in METHODS.items() if method.slope not in (clipped, polynomial)}
+    assert set(OWN_GRADIENTS) == {"fp", *own}
+
+
+MY_METHODS = """
+from dataclasses import dataclass
+from bipointnet import LSR, Method
+@dataclass(frozen=True, repr=False)
+class Mine(LSR):
+    pass
+@dataclass(frozen=True, repr=False)
+class Needs(Method):
+    size: int = None
+    def __post_init__(self): raise TypeError("size is missing")
+made = Mine()
+other = 3
+"""
+
+
+def test_a_method_can_be_a_class_of_the_users_own(tmp_path, monkeypatch):
+    (tmp_path / "my_own_methods.py").write_text(MY_METHODS)
+    monkeypatch.syspath_prepend(tmp_path)
+    method = method_of(Config(method="my_own_methods:Mine", gradient="polynomial"))
+    assert type(method).__name__ == "Mine"
+    assert method.slope is polynomial
+    network = build(Config(method="my_own_methods:Mine"), num_classes=3, in_channels=3)
+    assert {repr(m.method) for m in network.modules() if isinstance(m, BinaryLinear)} == {"Mine()"}
+    assert from_mapping("config.json", dataclasses.asdict(Config(method="my_own_methods:made"))).pool == "ema-max"
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("my_own_methods:Nothing", "the module 'my_own_methods' has no 'Nothing'; expected a class"),
+        ("nowhere.at.all:Mine", "there is no module 'nowhere'; expected package.module:Class; add the folder"),
+        ("my_own_methods:other", "found int; expected a subclass of bipointnet.Method"),
+        ("my_own_methods:Needs", "cannot be made without arguments (size is missing)"),
+        (":Mine", "cannot be imported"),
+    ],
+)
+def test_a_mistake_in_the_name_of_a_class_is_one_sentence(tmp_path, monkeypatch, name, sentence):
+    (tmp_path / "my_own_methods.py").write_text(MY_METHODS)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError) as error:
+        method_of(Config(method=name))
+    assert str(error.value).startswith(f"method: method is {name!r}")
+    assert sentence in str(error.value)
 
 
 def test_each_backbone_has_its_own_default_pool():
@@ -79,7 +139,6 @@ def test_each_backbone_has_its_own_default_pool():
 
 def test_the_defaults_are_the_paper_s_recipe():
     assert Config().recipe == "paper"
-    assert Config(method="fp", seed=3, compile=True).recipe == "paper"
-    assert Config(label_smoothing=0.1).recipe == "custom"
+    assert (Config().batch, Config().lr, Config().epochs, Config().clip) == (256, 1e-3, 200, 0)
     assert Config().pool == "ema-max"
     assert Config(method="fp").pool == "max"

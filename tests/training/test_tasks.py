@@ -198,4 +198,3 @@ def test_each_task_has_the_papers_recipe():
     ):
         config = Config(task=task)
         assert (config.points, config.epochs, config.batch, config.recipe) == (points, epochs, batch, "paper")
-        assert dataclasses.replace(config, points=points // 2).recipe == "custom"

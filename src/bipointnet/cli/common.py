@@ -166,25 +166,43 @@ def counting_bar(title: str, shown: bool | None = None) -> Iterator[Callable[[in
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
+def duration(seconds: float) -> str:
+    """A time in words, to two digits or so.
+
+    >>> duration(8.4), duration(100), duration(4000)
+    ('8 s', '2 min', '1 h 7 min')
+    """
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def epoch_progress(bars: "Progress", title: str, epochs: int) -> "OnProgress":
     """A progress callback for `train`: advances a bar after every step and shows the newest figures.
 
-    Without a terminal it prints a line for the first and the last epoch, and between them one every LINE_SECONDS.
+    Without a terminal it prints a line for the first and the last epoch, and between them one every LINE_SECONDS, with
+    the time that the rest will take.
     """
     task: TaskID | None = None
     figures = ""
     next_line = 0.0
+    begun: tuple[float, int] | None = None  # time and steps at the first call
 
     def show(moment: "Moment") -> None:
-        nonlocal task, figures, next_line
+        nonlocal task, figures, next_line, begun
         if task is None:
             task = bars.add_task(title, total=epochs * moment.steps, state="")
         epoch, comma, newest = str(moment).partition(",")
         figures = comma + newest or figures
-        bars.update(task, completed=(moment.epoch - 1) * moment.steps + moment.step, state=epoch + figures)
+        done = (moment.epoch - 1) * moment.steps + moment.step
+        bars.update(task, completed=done, state=epoch + figures)
         now = time.monotonic()
+        begun = begun or (now, done)
         if not err.is_terminal and moment.row is not None and (now >= next_line or moment.epoch == epochs):
-            err.print(f"{title}: {moment}", highlight=False, soft_wrap=True, markup=False)
+            left = (now - begun[0]) * (epochs * moment.steps - done) / max(done - begun[1], 1)
+            rest = f", {duration(left)} left" if left else ""
+            err.print(f"{title}: {moment}{rest}", highlight=False, soft_wrap=True, markup=False)
             next_line = now + LINE_SECONDS
 
     return show

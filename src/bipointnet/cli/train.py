@@ -3,9 +3,11 @@
 import dataclasses
 import inspect
 import os
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,6 +18,7 @@ from bipointnet.cli.common import (
     empty_table,
     epoch_bar,
     epoch_progress,
+    err,
     out,
     plain,
     print_json,
@@ -26,12 +29,17 @@ from bipointnet.config import Config, from_mapping, read_toml
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
 from bipointnet.extras import require
+from bipointnet.training.recipes import auto, sentence
+from bipointnet.training.resume_options import STATE, is_run, started_config
+
+if TYPE_CHECKING:
+    from bipointnet.data.dataset import PointClouds
 
 # Where --help lists the fields of Config.
 PANELS = {
-    "Network": ("task", "model", "method", "pool", "init_bias_std"),
+    "Network": ("task", "model", "method", "gradient", "pool", "init_bias_std"),
     "Data": ("category", "fold", "points", "up"),
-    "Schedule": ("epochs", "batch", "optimizer", "lr", "warmup", "weight_decay", "clip", "seed", "device"),
+    "Schedule": ("recipe", "epochs", "batch", "optimizer", "lr", "warmup", "weight_decay", "clip", "seed", "device"),
     "Loss": ("label_smoothing", "transform_penalty"),
     "Augmentation": ("rotate", "scale", "shift", "jitter", "drop"),
     "Layers and compilation": ("binary_first", "binary_last", "norm", "compile"),
@@ -41,7 +49,7 @@ PANELS = {
 def config_help(field: "dataclasses.Field[Any]") -> str:
     """The help of an option with its default value, if there is one and the text does not name it already."""
     text: str = field.metadata["help"]
-    if field.default is None or field.default is False:
+    if field.default is None or field.default is False or field.name == "recipe":
         return text
     if field.default is True:
         return text.removesuffix(".") + " (on by default)."
@@ -88,23 +96,37 @@ def train(
     (ModelNet40, ScanObjectNN, ShapeNet Part, S3DIS), a folder with one subfolder
     per class, or a manifest (CSV or JSON).
 
-    Options override the TOML file, which overrides the paper's recipe.
+    Options override the TOML file, which overrides the recipe.
     `--category each` and `--fold each` train one network per category or fold.
 
     Example: bipointnet train data/chairs -o runs/chairs
     """
     options = {name: value for name, value in given.items() if value is not None}
     values = (read_toml(config) if config else {}) | options
-    settings = from_mapping(f"{config} and the options" if config else "options", values)
+    source = f"{config} and the options" if config else "options"
+    settings = from_mapping(source, values)
     each = "each" in (settings.category, settings.fold)
+    if each and values.get("recipe") == "auto":
+        raise UserError("--recipe auto is for one network; found it with `each`; leave one of the two out")
     _check_init(init, each)
     if skip_bad and each:
         raise UserError("--skip-bad is for files of your own; found it with `each`; leave one of the two out")
-    require("training", "torch", "safetensors")
+    folder = folder or _default_folder(data, settings)
     if each:
-        _train_each(settings, data, folder, resume, as_json)
+        _check_series(folder, resume)
     else:
-        _train_one(settings, data, folder, resume, init, skip_bad, as_json)
+        settings = _check_run(folder, resume, settings, values)
+    require("training", "torch", "safetensors")
+    try:
+        if each:
+            _train_each(values, settings, data, folder, as_json)
+        else:
+            _train_one(source, values, settings, data, folder, resume, init, skip_bad, as_json)
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or folder}: cannot be written ({error.strerror or error}); make room, then continue what "
+            "was saved with --resume, or choose another folder with -o"
+        ) from error
 
 
 def _check_init(init: Path | None, each: bool) -> None:
@@ -116,17 +138,50 @@ def _check_init(init: Path | None, each: bool) -> None:
         raise UserError(f"{init}: a packed model; expected a run folder or a checkpoint for --init")
 
 
+def _check_run(folder: Path, resume: bool, settings: Config, given: dict[str, Any]) -> Config:
+    """The settings to train with: with --resume, those the run in the folder was started with."""
+    if resume and not is_run(folder):
+        raise UserError(f"{folder}: holds no run to resume; leave --resume out to start one, or name the run with -o")
+    if not resume and (folder / STATE).exists():
+        raise UserError(f"{folder}: holds a run already; add --resume to continue it, or choose another with -o")
+    return started_config(folder, given) if resume else settings
+
+
+def _check_series(folder: Path, resume: bool) -> None:
+    runs = [path.parent for path in folder.glob(f"*/{STATE}")]
+    if resume and not runs:
+        raise UserError(f"{folder}: holds no runs to resume; leave --resume out to start them, or name them with -o")
+    if runs and not resume:
+        raise UserError(f"{folder}: holds runs already; add --resume to continue them, or choose another with -o")
+
+
 def _train_one(
-    settings: Config, data: str, folder: Path | None, resume: bool, init: Path | None, skip_bad: bool, as_json: bool
+    source: str,
+    given: dict[str, Any],
+    settings: Config,
+    data: str,
+    folder: Path,
+    resume: bool,
+    init: Path | None,
+    skip_bad: bool,
+    as_json: bool,
 ) -> None:
     from bipointnet.data import open_dataset
 
     clouds = open_dataset(data, settings.points, fold=settings.fold, skip_bad=skip_bad)
     clouds = clouds.only(settings.category) if settings.category else clouds
-    folder = folder or _default_folder(clouds.name, settings)
+    picked = ""
+    if not resume:
+        settings, picked = _picked(source, given, clouds)
+
+    def on_start() -> None:
+        print_summary(clouds)
+        if picked:
+            err.print(plain(picked), highlight=False, soft_wrap=True)
+
     from bipointnet.training.loop import train as run_training
 
-    with epoch_bar() as bars:
+    with epoch_bar() as bars, _resumable(data, folder, *_as_options({"skip_bad": True} if skip_bad else {})):
         on_progress = epoch_progress(bars, " ".join(_network(settings)), settings.epochs)
         figures = run_training(
             settings,
@@ -135,7 +190,7 @@ def _train_one(
             resume=resume,
             init=init,
             data_path=data,
-            on_start=lambda: print_summary(clouds),
+            on_start=on_start,
             on_progress=on_progress,
         )
     if figures["last_oa"] is None:  # one of several processes that torchrun started; the first one evaluates
@@ -153,16 +208,41 @@ def _train_one(
     print_line(f"Run: {plain(folder)}")
 
 
-def _train_each(settings: Config, data: str, folder: Path | None, resume: bool, as_json: bool) -> None:
+def _picked(source: str, given: dict[str, Any], clouds: "PointClouds") -> tuple[Config, str]:
+    """The settings for these data, options that are given or else from the recipe; and what the recipe picked."""
+    if given.get("recipe") == "paper":
+        return from_mapping(source, given), ""
+    settings = from_mapping(source, given)  # for the defaults of task and model
+    count, task = len(clouds.train), settings.task
+    values = auto(count, task, settings.model, given.get("epochs"))
+    classes = len(clouds.classes if task == "classify" else clouds.point_classes)
+    return from_mapping(source, values | given), sentence(values, given, count, classes)
+
+
+@contextmanager
+def _resumable(data: str, folder: Path, *options: str) -> Iterator[None]:
+    """After Ctrl-C or SIGTERM, print how to continue, and exit with 128 plus the number of the signal."""
+    from bipointnet.training.interrupts import Interrupted
+
+    try:
+        yield
+    except Interrupted as stopped:
+        command = shlex.join(["bipointnet", "train", data, *options, "-o", str(folder), "--resume"])
+        err.print(
+            f"Stopped in epoch {stopped.epoch} of {stopped.epochs}; the state is saved. To continue: {plain(command)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(128 + stopped.number) from stopped
+
+
+def _train_each(given: dict[str, Any], settings: Config, data: str, folder: Path, as_json: bool) -> None:
     """Train one network per category of objects or per fold of rooms, and print their scores together."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError(
             "`each` trains one network after another; found torchrun; start it without torchrun, or name one category "
             "or fold"
         )
-    folder = folder or _default_folder(Path(data).resolve().name, settings)
-    if not resume and any(folder.glob("*/resume.safetensors")):
-        raise UserError(f"{folder}: holds runs already; add --resume to continue them, or choose another with -o")
     from bipointnet.data import fold_names, open_dataset
 
     clouds = open_dataset(data, settings.points) if settings.category else None
@@ -173,7 +253,7 @@ def _train_each(settings: Config, data: str, folder: Path | None, resume: bool, 
         raise UserError(f"{data}: has no folds; expected S3DIS; leave --fold out")
     from bipointnet.training.cross_validation import every_category, every_fold
 
-    with epoch_bar() as bars:
+    with epoch_bar() as bars, _resumable(data, folder, *_as_options(given)):
 
         def on_progress(name: str) -> Callable[[Any], None]:
             return epoch_progress(bars, name, settings.epochs)
@@ -205,10 +285,19 @@ def _train_each(settings: Config, data: str, folder: Path | None, resume: bool, 
     print_line(f"Runs: {plain(folder)}")
 
 
+def _as_options(given: dict[str, Any]) -> list[str]:
+    """Options as they are typed: --epochs 20, --no-norm."""
+    words: list[str] = []
+    for name, value in given.items():
+        flag = name.replace("_", "-")
+        words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+    return words
+
+
 def _network(settings: Config) -> list[str]:
     task = [] if settings.task == "classify" else [settings.task]
     return [*task, settings.model, settings.method, *([settings.pool] if settings.pool else [])]
 
 
 def _default_folder(data: str, settings: Config) -> Path:
-    return Path("runs") / "-".join([data, *_network(settings), f"seed{settings.seed}"])
+    return Path("runs") / "-".join([Path(data).resolve().name, *_network(settings), f"seed{settings.seed}"])

@@ -4,6 +4,7 @@ May import: config, errors, files, nn.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from torch import nn
@@ -16,6 +17,7 @@ from bipointnet.models.pointconv import PointConvNet
 from bipointnet.models.pointnet import PointNet, vanilla_pointnet
 from bipointnet.models.pointnet2 import PointNet2
 from bipointnet.models.segmentation import PartPointNet, ScenePointNet
+from bipointnet.nn import Method, as_method, clipped, polynomial
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "pointnet-vanilla": vanilla_pointnet,
@@ -30,6 +32,7 @@ SEGMENTERS: dict[str, dict[str, Callable[..., nn.Module]]] = {
     task: {"pointnet": network, "pointnet-vanilla": partial(network, tnets=False)}
     for task, network in {"part": PartPointNet, "semantic": ScenePointNet}.items()
 }
+SLOPES = {"clip": clipped, "polynomial": polynomial}  # the names of --gradient
 
 __all__ = [
     "DGCNN",
@@ -43,8 +46,20 @@ __all__ = [
     "PointNet2",
     "ScenePointNet",
     "build",
+    "method_of",
     "vanilla_pointnet",
 ]
+
+
+def method_of(config: Config) -> Method:
+    """The binarization method of a configuration, with its gradient.
+
+    Example:
+        >>> method_of(Config(method="lsr", gradient="polynomial"))
+        LSR(slope=polynomial)
+    """
+    method = as_method(config.method, "method")
+    return method if config.gradient is None else replace(method, slope=SLOPES[config.gradient])
 
 
 def build(config: Config, num_classes: int, in_channels: int, categories: int = 0) -> nn.Module:
@@ -65,7 +80,7 @@ def build(config: Config, num_classes: int, in_channels: int, categories: int = 
         num_classes=num_classes,
         in_channels=in_channels,
         **category_input,
-        linear=config.method,
+        linear="fp" if config.method == "fp" else method_of(config),
         pool=config.pool or None,
         binary_first=config.binary_first,
         binary_last=config.binary_last,

@@ -1,6 +1,10 @@
-"""Names of methods and pools, resolved to objects: "lsr" is METHODS["lsr"], "ema-max" is POOLS["ema-max"]()."""
+"""Names of methods and pools, resolved to objects: "lsr" is METHODS["lsr"], "ema-max" is POOLS["ema-max"]().
+
+"package.module:Class" is a method of your own.
+"""
 
 import difflib
+import importlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,12 +16,41 @@ from bipointnet.nn.pools import POOLS
 
 
 def as_method(method: Method | str, caller: str) -> Method:
-    """The method itself, or the method of this name; `caller` starts the error message."""
+    """The method itself, the method of this name, or of this class; `caller` starts the error message."""
     if isinstance(method, Method):
         return method
     if isinstance(method, str) and method in METHODS:
         return METHODS[method]
+    if isinstance(method, str) and ":" in method:
+        return _imported_method(method, caller)
     raise unknown(caller, "method", method, "a Method such as LSR()", METHODS)
+
+
+def _imported_method(name: str, caller: str) -> Method:
+    """The method `package.module:Class`, made without arguments."""
+    module_name, _, class_name = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{caller}: method is {name!r}, but there is no module {error.name!r}; expected package.module:Class; add "
+            "the folder of the package to PYTHONPATH"
+        ) from error
+    except AttributeError as error:
+        raise UserError(
+            f"{caller}: method is {name!r}, but the module {module_name!r} has no {class_name!r}; expected a class"
+        ) from error
+    except (ImportError, ValueError, TypeError, SyntaxError) as error:
+        raise UserError(f"{caller}: method is {name!r}, which cannot be imported ({error})") from error
+    try:
+        made = found() if isinstance(found, type) else found
+    except TypeError as error:
+        raise UserError(f"{caller}: method is {name!r}, which cannot be made without arguments ({error})") from error
+    if not isinstance(made, Method):
+        raise UserError(
+            f"{caller}: method is {name!r}, found {type(made).__name__}; expected a subclass of bipointnet.Method"
+        )
+    return made
 
 
 def as_pool(pool: nn.Module | str, caller: str) -> nn.Module:

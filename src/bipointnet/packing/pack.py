@@ -25,7 +25,8 @@ from bipointnet.runtime.reference import Packed, golden_logits
 
 FORMAT = 1
 # Facts of a checkpoint that a packed file keeps, besides those of its configuration.
-EXPORTED_FACTS = ("data", "dataset", "extent", "cloud_points", "confidence", "epoch", "test_oa", "version")
+EXPORTED_FACTS = ("data", "dataset", "layout", "num_classes", "train_clouds", "test_clouds")
+EXPORTED_FACTS += ("extent", "cloud_points", "confidence", "epoch", "test_oa", "version")
 LAST = {"f16": np.float16, "f32": np.float32}
 
 
@@ -87,7 +88,7 @@ def export_run(run: str | Path, path: str | Path, last: str = "f16") -> int:
     model, facts = checkpoint.load_run(Path(run))
     config = facts["config"]
     training = {
-        **{name: config.get(name) for name in ("method", "pool", "model", "points", "epochs", "seed")},
+        **{name: config.get(name) for name in ("method", "gradient", "pool", "model", "points", "epochs", "seed")},
         **{name: facts[name] for name in EXPORTED_FACTS if name in facts},
     }
     categories = facts.get("categories", ())

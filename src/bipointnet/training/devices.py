@@ -41,6 +41,14 @@ class Workers:
         """The first process evaluates and writes files."""
         return self.rank == 0
 
+    def agree(self, number: int | None) -> int | None:
+        """The largest of the numbers of all processes; None if none of them has one."""
+        if self.count == 1:
+            return number
+        largest = torch.tensor(number or 0, device="cuda" if dist.get_backend() == "nccl" else "cpu")
+        dist.all_reduce(largest, dist.ReduceOp.MAX)
+        return int(largest) or None
+
     def close(self) -> None:
         if self.count > 1:
             dist.destroy_process_group()

@@ -24,11 +24,14 @@ from bipointnet.errors import UserError
 from bipointnet.evaluation.probe import probe
 from bipointnet.models import Output, build, checkpoint
 from bipointnet.nn import calibrate, init_biases, set_progress
-from bipointnet.training import augment
+from bipointnet.training import augment, facts, recipes
 from bipointnet.training.compile_check import compare_gradients
 from bipointnet.training.devices import Workers, keep_freed_memory, pick_device
+from bipointnet.training.interrupts import Interrupted, Interrupts
+from bipointnet.training.partial import Partial
 from bipointnet.training.progress import OnProgress, Progress, ignore
 from bipointnet.training.provenance import provenance
+from bipointnet.training.resume_options import STATE
 from bipointnet.training.run_folder import (
     COLUMNS,
     Row,
@@ -46,7 +49,7 @@ from bipointnet.training.tasks import TASKS
 SAVE_SECONDS = 10.0  # between checkpoints of epochs that are not evaluated
 
 
-def check(config: Config, data: PointClouds, workers: Workers) -> None:
+def check(config: Config, data: PointClouds, processes: int = 1) -> None:
     """Raise UserError if `data` cannot feed this run."""
     for name, split in (("training", data.train), ("test", data.test)):
         if split.points.shape[1] < config.points:
@@ -55,24 +58,38 @@ def check(config: Config, data: PointClouds, workers: Workers) -> None:
                 f"{config.points}; use --points {split.points.shape[1]} or fewer"
             )
     TASKS[config.task](config, data).check()
-    if len(data.train) < 2 * workers.count:
-        raise UserError(f"{data.name}: {len(data.train)} training clouds; expected at least {2 * workers.count}")
-    if config.batch % workers.count or config.batch < 2 * workers.count:
+    if len(data.train) < 2 * processes:
+        raise UserError(f"{data.name}: {len(data.train)} training clouds; expected at least {2 * processes}")
+    if config.batch % processes or config.batch < 2 * processes:
         raise UserError(
-            f"batch is {config.batch}; expected a multiple of the {workers.count} processes, two clouds each or more"
+            f"batch is {config.batch}; expected a multiple of the {processes} processes, two clouds each or more"
         )
+
+
+def never() -> bool:
+    return False
 
 
 class Run:
     """One training run: the network, its optimizer and its history."""
 
     def __init__(
-        self, config: Config, data: PointClouds, workers: Workers, device: torch.device, init: Path | None = None
+        self,
+        config: Config,
+        data: PointClouds,
+        workers: Workers,
+        device: torch.device,
+        init: Path | None = None,
+        data_path: str | None = None,
     ) -> None:
         self.config, self.data, self.workers, self.device = config, data, workers, device
+        self.data_path = data_path or data.name
         self.task = TASKS[config.task](config, data)
         self.history: list[Row] = []
+        self.partial: Partial | None = None  # of an epoch that a signal interrupted
+        self.points_rng = torch.Generator(device)
         self.best = -1.0
+        self.seconds = 0.0  # wall time, interrupted parts included
         self.clouds, self.labels = self._to_device(data.train)
         self.test_clouds, self.test_labels = self._to_device(data.test)
         self.targets = torch.from_numpy(self.task.target(data.train)).to(device)
@@ -119,7 +136,14 @@ class Run:
         evaluated = [row for row in self.history if row["test_oa"] is not None]
         return {
             "config": dataclasses.asdict(self.config),
-            "data": self.data.name,
+            "data": self.data_path,
+            "dataset": self.data.name,
+            "layout": facts.layout(self.data),
+            **facts.counts(self.data),
+            "points": self.config.points,
+            "extent": facts.extent(self.data),
+            "cloud_points": facts.cloud_points(self.data),
+            "confidence": evaluated[-1].get("confidence") if evaluated else None,
             "held_out": list(self.data.held_out),
             "trained_on": list(self.data.trained_on),
             "classes": list(self.task.classes),
@@ -129,19 +153,24 @@ class Run:
             "channels": self.data.channels,
             "version": __version__,
             "epoch": len(self.history),
+            "epochs": self.config.epochs,
             **{name: evaluated[-1].get(name) if evaluated else None for name in ("test_oa", "test_miou")},
         }
 
-    def batches(self, epoch: int) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
+    def batches(self, epoch: int, start: Partial | None = None) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
         """The inputs and targets of this rank's steps in one epoch: newly drawn points of shuffled clouds.
 
-        Every batch is full; clouds that would fill only a part of one are left out.
+        Every batch is full; clouds that would fill only a part of one are left out. With `start`, the batches after
+        this part of the epoch.
         """
         seed, rank, count = self.config.seed, self.workers.rank, self.workers.count
         order = np.random.default_rng(derive_seed(seed, epoch, "order")).permutation(len(self.clouds))
         order = order[: self.steps * count * self.share].reshape(self.steps, count, self.share)[:, rank]
-        rng = torch.Generator(self.device).manual_seed(derive_seed(seed, epoch, rank, "points"))
+        rng = self.points_rng.manual_seed(derive_seed(seed, epoch, rank, "points"))
         torch.manual_seed(derive_seed(seed, epoch, rank, "dropout"))
+        if start is not None:
+            order = order[start.step :]
+            start.restore_random(rng)
         up = self.config.up or self.data.up
         for rows in torch.from_numpy(order).to(self.device):
             drawn, target = augment.draw_points(self.clouds[rows], self.targets[rows], self.config.points, rng)
@@ -161,12 +190,17 @@ class Run:
         self.evaluate()
         self.model.load_state_dict(before)
 
-    def run_epoch(self, epoch: int, on_progress: OnProgress) -> Row:
-        """Train for one epoch and return its figures."""
+    def run_epoch(self, epoch: int, on_progress: OnProgress, stopped: Callable[[], bool] = never) -> Row | None:
+        """Train for one epoch, or its rest, and return its figures.
+
+        `stopped` is called between two steps. If it is true, `partial` is what was done, and the result None.
+        """
+        start, self.partial = self.partial, None
         self.network.train()
         set_progress(self.model, (epoch - 1) / self.config.epochs)
-        losses, correct = [], []
-        for step, (inputs, target) in enumerate(self.batches(epoch)):
+        losses = [] if start is None else list(start.losses)
+        correct = [] if start is None else list(start.correct)
+        for step, (inputs, target) in enumerate(self.batches(epoch, start), start=len(losses)):
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate(self.config, epoch - 1 + step / self.steps)
             self.optimizer.zero_grad()
@@ -179,6 +213,9 @@ class Run:
             losses.append(loss.detach())
             correct.append((output.logits.detach().argmax(dim=-1) == target).float().mean())
             on_progress(Progress(epoch, self.config.epochs, step + 1, self.steps, None))
+            if step + 1 < self.steps and stopped():
+                self.partial = Partial.of(losses, correct, self.points_rng)
+                return None
         row: Row = dict.fromkeys(COLUMNS)
         row |= {
             "epoch": epoch,
@@ -198,32 +235,34 @@ class Run:
 
     def save(self, folder: Path) -> None:
         """Write the checkpoints. resume.safetensors comes first: it alone is enough to continue."""
-        facts = self.facts
-        state = {**facts, "history": self.history, "best": self.best}
-        save_state(folder / "resume.safetensors", self.model, self.optimizer, state)
-        checkpoint.save(folder / "last.safetensors", self.model.state_dict(), facts)
+        known = self.facts
+        state = {**known, "history": self.history, "best": self.best, "seconds": self.seconds}
+        save_state(folder / STATE, self.model, self.optimizer, state, self.partial)
+        checkpoint.save(folder / "last.safetensors", self.model.state_dict(), known)
         write_csv(folder / "metrics.csv", self.history)
 
     def resume(self, path: Path) -> None:
         """Continue where `save` stopped, in a run of the same configuration."""
-        facts = load_state(path, self.model, self.optimizer, self.config)
-        require_same_files(path.parent, facts["trained_on"], self.data)
-        self.history, self.best = facts["history"], facts["best"]
+        saved, self.partial = load_state(path, self.model, self.optimizer, self.config)
+        require_same_files(path.parent, saved["trained_on"], self.data)
+        self.history, self.best, self.seconds = saved["history"], saved["best"], saved["seconds"]
 
 
-def result(run: Run, seconds: float, data_path: str | None) -> dict[str, Any]:
+def result(run: Run) -> dict[str, Any]:
     """The content of result.json. Figures of the last epoch come before those of the best."""
     config, last = run.config, run.history[-1]
     of_points = {"last_miou": last["test_miou"], "best_miou": run.best}
     of_clouds = {"last_macc": last["test_macc"], "best_oa": run.best}
     return {
         "dataset": run.data.name,
-        "data_path": data_path,
+        "data": run.data_path,
+        "layout": facts.layout(run.data),
+        **facts.counts(run.data),
         "task": config.task,
         "model": config.model,
         "method": config.method,
         "pool": config.pool,
-        "recipe": config.recipe,
+        **recipes.summary(config, run.data),
         "seed": config.seed,
         "points": config.points,
         "epochs": config.epochs,
@@ -232,7 +271,7 @@ def result(run: Run, seconds: float, data_path: str | None) -> dict[str, Any]:
         "entropy": last["entropy"],
         "regularizer": last["regularizer"],
         "zero_gradient": last["zero_gradient"],
-        "seconds": seconds,
+        "seconds": run.seconds,
         **provenance(run.device),
         "config": dataclasses.asdict(config),
         "held_out": list(run.data.held_out),
@@ -259,7 +298,7 @@ def train(
         folder: where the files of the run go; see run_folder.py.
         resume: continue an interrupted run in `folder`; start one if there is none.
         init: a run folder or checkpoint whose weights to start from, as far as they fit.
-        data_path: the path of the data, only to be named in result.json.
+        data_path: the name or folder of the data as the user gave it, for result.json and the checkpoints.
         on_start: called once, by the first process, after all checks and before the first epoch.
         on_progress: called after every step and at the end of every epoch.
 
@@ -280,8 +319,8 @@ def train(
     device = pick_device(config.device)
     workers = Workers(device)
     try:
-        check(config, data, workers)
-        saved = folder / "resume.safetensors"
+        check(config, data, workers.count)
+        saved = folder / STATE
         if saved.exists() and not resume:
             raise UserError(
                 f"{folder}: contains a run already; add --resume to continue it, or choose another folder with -o"
@@ -290,18 +329,19 @@ def train(
         torch.set_float32_matmul_precision("high" if config.method == "fp" else "highest")
         if device.type == "cpu":
             keep_freed_memory()
-        run = Run(config, data, workers, device, init)
+        run = Run(config, data, workers, device, init, data_path)
         if saved.exists():
             run.resume(saved)
         if config.compile:
             run.warm_up()
-        if workers.is_first:
-            write_json(folder / "config.json", dataclasses.asdict(config))
-            if data.summary:
-                write_json(folder / "data.json", data.summary.as_json())
-            on_start()
-        seconds = fit(run, folder, on_progress)
-        figures = result(run, seconds, data_path)
+        with Interrupts() as interrupts:
+            if workers.is_first:
+                write_json(folder / "config.json", dataclasses.asdict(config))
+                if data.summary:
+                    write_json(folder / "data.json", data.summary.as_json())
+                on_start()
+            fit(run, folder, on_progress, interrupts)
+        figures = result(run)
         if workers.is_first:
             write_json(folder / "result.json", figures)
         return figures
@@ -309,27 +349,36 @@ def train(
         workers.close()
 
 
-def fit(run: Run, folder: Path, on_progress: OnProgress) -> float:
-    """Train the remaining epochs; returns the wall time of the whole run in seconds, interrupted parts included."""
+def fit(run: Run, folder: Path, on_progress: OnProgress, interrupts: Interrupts) -> None:
+    """Train the remaining epochs. After a signal, save the state and raise Interrupted."""
     board = open_tensorboard(folder, len(run.history)) if run.workers.is_first else None
-    before = float(run.history[-1]["seconds"] or 0) if run.history else 0.0
+    before = run.seconds
     started = saved = time.perf_counter()
+    # Several processes must stop at the same step; they agree at the end of an epoch.
+    stopped = never if run.workers.count > 1 else lambda: interrupts.number is not None
     for epoch in range(len(run.history) + 1, run.config.epochs + 1):
-        row = run.run_epoch(epoch, on_progress) | {"seconds": before + time.perf_counter() - started}
-        run.history.append(row)
-        if board is not None:
-            for name, value in row.items():
-                if value is not None:
-                    board.add_scalar(name, value, epoch)
-        if run.workers.is_first:
+        row = run.run_epoch(epoch, on_progress, stopped)
+        run.seconds = before + time.perf_counter() - started
+        number = run.workers.agree(interrupts.number)
+        score = None
+        if row is not None:
+            row["seconds"] = run.seconds
+            run.history.append(row)
             score = row[run.task.score]
+            if board is not None:
+                for name, value in row.items():
+                    if value is not None:
+                        board.add_scalar(name, value, epoch)
+        if run.workers.is_first:
             if score is not None and score > run.best:
                 run.best = score
                 checkpoint.save(folder / "best.safetensors", run.model.state_dict(), run.facts)
-            if score is not None or time.perf_counter() - saved > SAVE_SECONDS:
+            if score is not None or number is not None or time.perf_counter() - saved > SAVE_SECONDS:
                 run.save(folder)
                 saved = time.perf_counter()
-        on_progress(Progress(epoch, run.config.epochs, run.steps, run.steps, row))
+        if row is not None:
+            on_progress(Progress(epoch, run.config.epochs, run.steps, run.steps, row))
+        if number is not None and len(run.history) < run.config.epochs:
+            raise Interrupted(number, epoch, run.config.epochs)
     if board is not None:
         board.close()
-    return before + time.perf_counter() - started

@@ -5,7 +5,8 @@ data.json             what was read: layout, classes, files held out for the tes
 last.safetensors      weights of the last epoch that was saved
 best.safetensors      weights of the epoch with the best test accuracy, or mIoU for networks that label points
 resume.safetensors    weights, optimizer state and history: what --resume reads
-metrics.csv           one row per epoch. Evaluated epochs also have the entropy of the pooled bits, the T-Net
+metrics.csv           one row per epoch. Evaluated epochs also have the confidence (the probability of the predicted
+                      class that 95 % of the test clouds exceed), the entropy of the pooled bits, the T-Net
                       regularizer and the percentage of activations that pass no gradient
 tensorboard/          the same for TensorBoard
 result.json           the figures of the finished run
@@ -28,8 +29,9 @@ from bipointnet.errors import UserError
 from bipointnet.extras import install_hint, installed
 from bipointnet.files import write_beside
 from bipointnet.models import checkpoint
+from bipointnet.training.partial import Partial
 
-EVALUATED = ("test_oa", "test_macc", "test_miou", "entropy", "regularizer", "zero_gradient")
+EVALUATED = ("test_oa", "test_macc", "test_miou", "confidence", "entropy", "regularizer", "zero_gradient")
 COLUMNS: tuple[str, ...] = ("epoch", "lr", "loss", "train_oa", *EVALUATED, "seconds")
 Row = dict[str, Any]  # of metrics.csv: one value per column, None if the epoch was not evaluated
 
@@ -60,26 +62,37 @@ def open_tensorboard(folder: Path, epochs_done: int) -> Any:
     return SummaryWriter(str(folder / "tensorboard"), purge_step=epochs_done + 1)
 
 
-def save_state(path: Path, model: nn.Module, optimizer: Optimizer, facts: dict[str, Any]) -> None:
-    """Write weights, optimizer state and facts to one file."""
+def save_state(
+    path: Path, model: nn.Module, optimizer: Optimizer, facts: dict[str, Any], partial: Partial | None
+) -> None:
+    """Write weights, optimizer state, facts and the interrupted epoch, if there is one, to one file."""
     tensors = {f"weights.{name}": value for name, value in model.state_dict().items()}
     for index, values in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in values.items()}
+    tensors |= partial.tensors() if partial else {}
     checkpoint.save(path, tensors, facts)
 
 
-def load_state(path: Path, model: nn.Module, optimizer: Optimizer, config: Config) -> dict[str, Any]:
-    """Restore what `save_state` wrote and return the facts; UserError if it is a run of another configuration."""
+def load_state(
+    path: Path, model: nn.Module, optimizer: Optimizer, config: Config
+) -> tuple[dict[str, Any], Partial | None]:
+    """Restore what `save_state` wrote; returns the facts and the interrupted epoch.
+
+    UserError if it is a run of another configuration.
+    """
     tensors, facts = checkpoint.load(path)
     require_same_config(path.parent, facts["config"], config)
-    weights = {name: value for name, value in tensors.items() if name.startswith("weights.")}
-    model.load_state_dict({name.removeprefix("weights."): value for name, value in weights.items()})
+    groups: dict[str, dict[str, Tensor]] = {"weights": {}, "optimizer": {}, "partial": {}}
+    for name, value in tensors.items():
+        group, _, rest = name.partition(".")
+        groups[group][rest] = value
+    model.load_state_dict(groups["weights"])
     state: dict[int, dict[str, Tensor]] = {}
-    for key in tensors.keys() - weights.keys():
-        _, index, name = key.split(".")
-        state.setdefault(int(index), {})[name] = tensors[key]
+    for name, value in groups["optimizer"].items():
+        index, _, entry = name.partition(".")
+        state.setdefault(int(index), {})[entry] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    return facts
+    return facts, Partial(**groups["partial"]) if groups["partial"] else None
 
 
 def require_same_config(folder: Path, started: dict[str, Any], config: Config) -> None:
