@@ -282,7 +282,7 @@ def test_train_says_what_it_read(tmp_path):
     assert [skipped["name"] for skipped in stored["skipped"]] == ["ball/bad.npy"]
     assert f"{data}: layout CLASS/*, 3 classes, " in done.stderr
     assert f"held out for the test: {stored['held_out'][0]}, " in done.stderr
-    assert "left out: ball/bad.npy (is not a whole .npy file" in done.stderr
+    assert "left out: ball/bad.npy (begins with 'garbag', expected" in done.stderr
 
 
 def test_without_a_terminal_training_prints_lines(monkeypatch):

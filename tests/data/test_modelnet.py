@@ -265,8 +265,12 @@ def test_the_cache_is_used_until_a_file_changes(text: Path, monkeypatch: pytest.
             text_cloud(9),
             "holds 9 points, expected at least 16; pass --points 9 or fewer",
         ),
-        ("airplane/airplane_0001.txt", text_cloud(30) + "nan,0,0,0,0,1\n", "1 of 31 points have a NaN"),
-        ("airplane/airplane_0003.txt", text_cloud(30) + "0.1,0.", "line 31 is '0.1,0.', expected the numbers"),
+        ("airplane/airplane_0001.txt", text_cloud(30) + "nan,0,0,0,0,1\n", "1 of 31 points with a NaN"),
+        (
+            "airplane/airplane_0003.txt",
+            text_cloud(30) + "0.1,0.",
+            "line 31: 2 columns in '0.1,0.', expected 6 as in line 1; the file is cut short",
+        ),
         ("airplane/airplane_0003.txt", "", "the file is empty"),
     ],
 )
@@ -336,7 +340,9 @@ def test_meshes_with_other_names_are_not_modelnet(tmp_path: Path, own: str) -> N
 def test_unreadable_mesh(tmp_path: Path) -> None:
     folder = write_meshes(tmp_path / "ModelNet40", CLASSES)
     bad = write(folder / "airplane" / "train" / "airplane_0001.off", TRIANGLE[:20])
-    assert error_of(folder) == f"{bad}: declares 4 vertices and faces but holds 2; the file is cut short, copy it again"
+    assert (
+        error_of(folder) == f"{bad}: the file is cut short after 2 vertices, expected 3; copy it again from its source"
+    )
     write(bad, "hello")
     assert error_of(folder).startswith(f"{bad}: does not begin with OFF")
 

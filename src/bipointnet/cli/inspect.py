@@ -37,13 +37,12 @@ def inspect(
 
     Example: bipointnet inspect scan.ply
     """
-    if file.is_file() and peek(file) is None:
-        from bipointnet.data.clouds import SUFFIXES
+    from bipointnet.data.clouds import SUFFIXES
 
-        if file.suffix.lower() in SUFFIXES:
-            _inspect_cloud(file, column_names(columns), strict, as_json)
-            return
-    _inspect_model(file, as_json)
+    if file.suffix.lower() in SUFFIXES and file.is_file() and peek(file) is None:
+        _inspect_cloud(file, column_names(columns), strict, as_json)
+    else:
+        _inspect_model(file, as_json)
 
 
 def _inspect_cloud(file: Path, columns: tuple[str, ...], strict: bool, as_json: bool) -> None:

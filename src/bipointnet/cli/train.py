@@ -29,7 +29,7 @@ from bipointnet.config import Config, from_mapping, read_toml
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
 from bipointnet.extras import require
-from bipointnet.training.recipes import auto, sentence
+from bipointnet.training.recipes import auto, default, sentence
 from bipointnet.training.resume_options import STATE, is_run, started_config
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _train_one(
 
 def _picked(source: str, given: dict[str, Any], clouds: "PointClouds") -> tuple[Config, str]:
     """The settings for these data, options that are given or else from the recipe; and what the recipe picked."""
-    if given.get("recipe") == "paper":
+    if given.get("recipe", default(clouds.name)) == "paper":
         return from_mapping(source, given), ""
     settings = from_mapping(source, given)  # for the defaults of task and model
     count, task = len(clouds.train), settings.task

@@ -73,6 +73,7 @@ def read(path: Path) -> Table | CoreFile:
 # The parent's side
 
 _Child = subprocess.Popen[bytes]
+_children: set[_Child] = set()  # all that run: an interrupt may come before a busy one is waited for
 _idle: list[_Child] = []
 _lock = threading.Lock()
 
@@ -90,7 +91,7 @@ def _idle_child(path: Path) -> _Child:
             _stop(child)
     command = [sys.executable, "-c", _START, json.dumps(sys.path)]
     try:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -100,6 +101,9 @@ def _idle_child(path: Path) -> _Child:
         )
     except OSError as error:
         raise UserError(f"{path}: cannot start {sys.executable} ({error.strerror}) to read this format") from error
+    with _lock:
+        _children.add(child)
+    return child
 
 
 def _ask(child: _Child, request: dict[str, Any], most: int) -> tuple[bytearray, dict[str, Any]]:
@@ -153,27 +157,28 @@ def _stop(child: _Child) -> int:
         except subprocess.TimeoutExpired:
             child.kill()
             status = child.wait()
+    _children.discard(child)
     return status
 
 
 def _stop_all() -> None:
-    with _lock:
-        while _idle:
-            child = _idle.pop()
-            child.kill()
-            _stop(child)
+    _idle.clear()
+    for child in list(_children):
+        child.kill()
+        _stop(child)
 
 
 def _forget_all() -> None:
     """In a forked process: the children belong to the process that started them."""
     global _lock
     _lock = threading.Lock()
-    for child in _idle:
+    for child in _children:
         child.returncode = 0
         for pipe in (child.stdin, child.stdout):
             if pipe is not None:
                 pipe.close()
     _idle.clear()
+    _children.clear()
 
 
 atexit.register(_stop_all)

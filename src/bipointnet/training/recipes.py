@@ -1,7 +1,7 @@
 """The recipes of `bipointnet train`: where the options that are not given come from. Imports no PyTorch.
 
-paper: the values of Config, as in BiPointNet (ICLR 2021, arXiv:2010.05501).
-auto: values that follow the number n of training clouds:
+paper: the values of Config, as in BiPointNet (ICLR 2021, arXiv:2010.05501); the default for published data sets.
+auto: the default for your own files and built-in data; values that follow the number n of training clouds:
 
     epochs = 2100 / sqrt(n), from 20 to 600: 900 steps for 48 clouds, 1,400 for 480, 6,400 for 9,843
     batch = 16, shift = 0.2 below 200 clouds; batch = 32, shift = 0.1 otherwise
@@ -36,6 +36,16 @@ from bipointnet.config import PAPER, Config
 
 if TYPE_CHECKING:  # NumPy is not needed to pick options
     from bipointnet.data.dataset import PointClouds
+
+
+def default(data: str) -> str:
+    """The recipe for the data set of this name, if none is given.
+
+    Example:
+        >>> default("folder"), default("shapes"), default("modelnet40")
+        ('auto', 'auto', 'paper')
+    """
+    return "auto" if data in ("folder", "shapes", "rooms") else "paper"
 
 
 def auto(
