@@ -17,6 +17,8 @@ try:
 except ImportError:  # Windows: leftovers stay, since a lock would keep the file from being renamed
     fcntl = None
 
+_PREFIX = ".bipointnet-"
+
 
 def write_beside(path: Path, content: bytes) -> None:
     """Replace `path` with `content` atomically: if the process is killed, the old file or the new one remains.
@@ -60,10 +62,18 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
                 raise _naming(target, error) from error
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that processes left in a folder when they were killed.
+
+    >>> remove_leftovers(Path("no such folder"))
+    """
+    _remove_leftovers(folder, _PREFIX)
+
+
 def _write_temporary(target: Path, content: bytes, stack: ExitStack) -> Path:
     """Write a temporary file beside the target; the stack closes it, and removes it if it is still there."""
     # A hash, since the name of the target may be as long as a name can be.
-    prefix = f".bipointnet-{hashlib.blake2b(os.fsencode(target.name), digest_size=6).hexdigest()}-"
+    prefix = f"{_PREFIX}{hashlib.blake2b(os.fsencode(target.name), digest_size=6).hexdigest()}-"
     _remove_leftovers(target.parent, prefix)
     while True:
         temporary = target.with_name(f"{prefix}{secrets.token_hex(4)}.part")

@@ -173,6 +173,14 @@ def test_a_killed_process_leaves_checkpoints_that_load(folder_of_clouds, tmp_pat
     checkpoint.load_run(run)
 
 
+def test_a_resumed_run_removes_what_a_killed_one_left(tiny, tmp_path):
+    config = dataclasses.replace(QUICK, epochs=1)
+    train(config, tiny, tmp_path)
+    (tmp_path / ".bipointnet-0123456789ab-00000000.part").write_bytes(b"half a checkpoint")
+    train(config, tiny, tmp_path, resume=True)
+    assert not list(tmp_path.glob(".*"))
+
+
 @pytest.mark.learning
 def test_two_processes_hold_the_same_alpha_and_learn(folder_of_clouds, tmp_path):
     """DDP under torchrun with two CPU processes; each rank writes its alphas before and after training."""

@@ -22,6 +22,7 @@ from bipointnet.config import Config
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.errors import UserError
 from bipointnet.evaluation.probe import probe
+from bipointnet.files import remove_leftovers
 from bipointnet.models import Output, build, checkpoint
 from bipointnet.nn import calibrate, init_biases, set_progress
 from bipointnet.training import augment, facts, recipes
@@ -329,6 +330,8 @@ def train(
         torch.set_float32_matmul_precision("high" if config.method == "fp" else "highest")
         if device.type == "cpu":
             keep_freed_memory()
+        if workers.is_first:
+            remove_leftovers(folder)
         run = Run(config, data, workers, device, init, data_path)
         if saved.exists():
             run.resume(saved)
