@@ -1,9 +1,11 @@
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,9 @@ _CAPABILITY = os.environ.get("ATEN_CPU_CAPABILITY", "best")
 os.environ.setdefault(
     "TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/bipointnet-inductor-{os.getuid()}-{_CAPABILITY}"
 )
+# A shell starts a job in the background with Ctrl-C ignored, and programs that tests start would inherit that.
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
 

@@ -95,8 +95,7 @@ class Config:
     fold: str | None = _option(None, "Task semantic, S3DIS: the area to test on (default: Area_5), or `each`.")
     recipe: str = _option(
         "paper",
-        "Values of the options that are not given: auto (from the number of clouds), or paper (default for published "
-        "data sets).",
+        "Source of options that are not given: auto (the number of clouds), or paper (default for published data).",
     )
     points: int = _option(
         None, "Points per cloud, drawn anew in every epoch (default: 1024; part: 2048; semantic: 4096).", least=1

@@ -344,7 +344,7 @@ def test_unreadable_mesh(tmp_path: Path) -> None:
         error_of(folder) == f"{bad}: the file is cut short after 2 vertices, expected 3; copy it again from its source"
     )
     write(bad, "hello")
-    assert error_of(folder).startswith(f"{bad}: does not begin with OFF")
+    assert error_of(folder).startswith(f"{bad}: a file that begins with 'hello', expected OFF")
 
 
 @pytest.mark.parametrize("split", ["train", "test"])

@@ -70,11 +70,11 @@ class Job:
             return error, False
 
 
-def cloud_job(name: str, file: Path, points: int, seed: int, in_file_order: bool = False) -> Job:
+def cloud_job(name: str, file: Path, points: int, seed: int, in_file_order: bool = False, strict: bool = False) -> Job:
     """Draw `points` to 2 * `points` points of a file: more than training draws per epoch, where the file has more."""
 
     def read() -> tuple[np.ndarray, int, int]:
-        cloud = clouds.read(file, strict=in_file_order)  # published files have no points without a return
+        cloud = clouds.read(file, strict=strict)
         count = 0 if cloud.faces is not None else len(cloud.points)
         try:
             clouds.require_points(count or points, points, file)
@@ -85,7 +85,7 @@ def cloud_job(name: str, file: Path, points: int, seed: int, in_file_order: bool
         most = min(2 * points, count) if count else 2 * points
         return clouds.sample(cloud, max(points, most), rng_of(name, seed), file), count, cloud.dropped
 
-    return Job(name, (file,), read, (points, seed, in_file_order))
+    return Job(name, (file,), read, (points, seed, in_file_order, strict))
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def read_splits(
 ) -> tuple[tuple[Split, Split], Clouds]:
     """The train and test clouds of files below `root`, and what was read."""
     jobs = [
-        cloud_job(name_below(root, file), file, points, seed, listing.in_file_order)
+        cloud_job(name_below(root, file), file, points, seed, listing.in_file_order, strict=True)
         for listing in listings
         for file in listing.files
     ]
