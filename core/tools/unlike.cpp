@@ -44,18 +44,21 @@ std::vector<std::string> unlike_training(const std::string& manifest, double ext
   const std::optional<JsonValue> sides = member(training, "extent");
   if (sides && sides->items().size() == 2) {
     const std::optional<double> least = number(sides->items()[0]), most = number(sides->items()[1]);
-    if (least && most && !(*least / kExtentFactor <= extent && extent <= *most * kExtentFactor)) {
+    if (least && most && extent == 0) {
+      found.push_back("all points are in one place");
+    } else if (least && most && !(*least / kExtentFactor <= extent && extent <= *most * kExtentFactor)) {
       found.push_back(formatted("its largest side is %.4g, in training %.4g to %.4g: wrong units?", extent, *least,
                                 *most));
     }
   }
   const std::optional<double> usual = number(member(training, "points"));
   if (usual && static_cast<double>(points) * kPointsFactor <= *usual) {
-    found.push_back(std::to_string(points) + formatted(" points, in training %.15g: too few to be sure", *usual));
+    found.push_back("number of points " + std::to_string(points) +
+                    formatted(", in training %.15g: too few to be sure", *usual));
   }
   const std::optional<double> confidence = number(member(training, "confidence"));
   if (confidence && probability < *confidence) {
-    found.push_back(formatted("probability %.1f %%, 19 of 20 test clouds had at least %.1f %%: perhaps none of the classes",
+    found.push_back(formatted("probability %.1f %%, 95 %% of the test clouds had %.1f %% or more: perhaps none of the classes",
                               100 * probability, 100 * *confidence));
   }
   return found;

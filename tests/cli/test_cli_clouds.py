@@ -48,9 +48,9 @@ def test_segment_compares_the_points_that_are_left_with_their_truth(scan: Path) 
     assert first.returncode == 0, first.stderr
     assert LEFT_OUT in first.stderr
     labels = np.load(scan.parent / "a.npy")
-    assert len(labels) == 148
-    truth = np.insert(labels, [7, 89], 0)  # the file's 150 points; those without a return have any label
-    np.save(scan.parent / "truth.npy", truth)
+    assert np.flatnonzero(labels == -1).tolist() == [7, 90]  # of the file's 150 points
+    assert (labels.dtype, len(labels)) == (np.int64, 150)
+    np.save(scan.parent / "truth.npy", np.maximum(labels, 0))  # points without a return have any label
     compared = succeed(
         "segment", scan, *COLUMNS, *category, *model, "-o", scan.parent / "b", "--truth", scan.parent / "truth.npy"
     )

@@ -64,9 +64,9 @@ def test_top_shows_more_classes(scans):
 def test_a_warning_is_one_line_and_no_error(scans):
     done = run("predict", "few.xyz", "a.npy", "--model", GOLDEN, cwd=scans)
     assert done.returncode == 0
-    assert done.stderr.splitlines() == ["warning: few.xyz: 20 points, in training 128: too few to be sure"]
+    assert done.stderr.splitlines() == ["warning: few.xyz: number of points 20, in training 128: too few to be sure"]
     row = json.loads(succeed("predict", "few.xyz", "--model", GOLDEN, "--json", cwd=scans))[0]
-    assert row["warnings"] == ["20 points, in training 128: too few to be sure"]
+    assert row["warnings"] == ["number of points 20, in training 128: too few to be sure"]
 
 
 def test_standard_input_is_text(scans):

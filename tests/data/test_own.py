@@ -177,6 +177,13 @@ def test_a_packed_model_is_tested_on_a_fifth(old: Path) -> None:
     assert "the model does not record its training files" in notes(old, TrainedOn(("bowl", "cup")))[0]
 
 
+def test_every_file_is_tested_on_request(old: Path) -> None:
+    everything = TrainedOn(("bowl", "cup"), every=True)
+    data = open_dataset(str(old), 16)
+    assert len(files_tested(old, everything)) == len(data.train) + len(data.test)
+    assert notes(old, everything)[0].startswith(f"tested: all {len(data.train) + len(data.test)} files, also")
+
+
 def test_unknown_classes_are_left_out_and_named(old: Path) -> None:
     run = trained(open_dataset(str(old), 16))
     write_classes(old, vase=2, jug=3)
@@ -203,7 +210,10 @@ def test_bad_test_files_are_left_out_on_request(old: Path) -> None:
         (old / name).write_bytes(b"garbage")
     with pytest.raises(UserError, match="3 of 4 files cannot be used"):
         open_dataset(str(old), 16, trained=trained(data))
-    assert len(open_dataset(str(old), 16, trained=trained(data), skip_bad=True).test) == 1
+    tested = open_dataset(str(old), 16, trained=trained(data), skip_bad=True)
+    assert len(tested.test) == 1
+    assert tested.summary is not None
+    assert tested.summary.notes[0].startswith("tested: 1 that the run held out")
     (old / data.held_out[0]).write_bytes(b"garbage")
     with pytest.raises(UserError, match="no test file can be used"):
         open_dataset(str(old), 16, trained=trained(data), skip_bad=True)

@@ -18,10 +18,10 @@ FACTS = {"points": 128, "extent": [0.5, 2.0], "cloud_points": [100, 9000], "conf
         (6.01, 128, 0.9, ["largest side is 6.01, in training 0.5 to 2: wrong units?"]),
         (1500.0, 128, 0.9, ["wrong units?"]),
         (0.16, 128, 0.9, ["wrong units?"]),
-        (0.0, 128, 0.9, ["wrong units?"]),
-        (1.0, 32, 0.9, ["32 points, in training 128"]),
-        (1.0, 128, 0.39, ["probability 39.0 %, 19 of 20 test clouds had at least 40.0 %"]),
-        (9.0, 1, 0.1, ["wrong units?", "1 points, in training 128", "probability 10.0 %"]),
+        (0.0, 128, 0.9, ["all points are in one place"]),
+        (1.0, 32, 0.9, ["number of points 32, in training 128"]),
+        (1.0, 128, 0.39, ["probability 39.0 %, 95 % of the test clouds had 40.0 % or more"]),
+        (9.0, 1, 0.1, ["wrong units?", "number of points 1, in training 128", "probability 10.0 %"]),
     ],
 )
 def test_each_finding_is_one_clause(extent, points, probability, words):

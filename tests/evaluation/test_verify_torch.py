@@ -11,6 +11,7 @@ from bipointnet.config import Config
 from bipointnet.data.normalize import normalize
 from bipointnet.errors import UserError
 from bipointnet.evaluation.verify_torch import TorchComparison, rounding_errors, verify_against_run
+from bipointnet.models import checkpoint
 from bipointnet.packing import pack
 from bipointnet.runtime import reference
 from bipointnet.runtime.verify import failures
@@ -64,8 +65,12 @@ def test_a_different_network_is_found(folder, tmp_path, monkeypatch):
     assert report["reference"]["values_different"] == 0
     assert report["torch"]["bits_unexplained"] > 0
     assert "operation" in failures(report)[0]
-    with pytest.raises(UserError, match=r"other layers .* exported from"):
+    with pytest.raises(UserError, match=r"model pointnet; expected model pointnet-vanilla, .* exported from"):
         verify_against_run(folder / "plain.bpn", folder / "transformed")
+    tensors, facts = checkpoint.load(tmp_path / "last.safetensors")
+    checkpoint.save(tmp_path / "last.safetensors", tensors, facts | {"epoch": 7})
+    with pytest.raises(UserError, match=r"epoch 7; expected epoch \d+, as the packed model records"):
+        verify_against_run(folder / "plain.bpn", tmp_path)
     with pytest.raises(UserError, match=r"a packed model where a run folder .* is expected"):
         verify_against_run(folder / "plain.bpn", folder / "plain.bpn")
 

@@ -170,9 +170,13 @@ def test_a_full_disk_is_one_sentence_and_keeps_the_last_checkpoint(folder_of_clo
     assert not leftovers(run)
 
 
-def test_an_interrupted_run_says_so_in_its_checkpoint(tiny: PointClouds, tmp_path):
+def test_an_interrupted_run_keeps_the_weights_and_the_facts_of_its_last_whole_epoch(tiny: PointClouds, tmp_path):
     with pytest.raises(Interrupted):
-        train(QUICK, tiny, tmp_path / "run", on_progress=interrupt_at([(2, 3)], signal.SIGINT))
-    facts = checkpoint.load(tmp_path / "run" / "last.safetensors")[1]
+        train(QUICK, tiny, tmp_path / "run", on_progress=interrupt_at([(1, STEPS)], signal.SIGINT))
+    weights = checkpoint.load(tmp_path / "run" / "last.safetensors")[0]
+    with pytest.raises(Interrupted):
+        train(QUICK, tiny, tmp_path / "run", resume=True, on_progress=interrupt_at([(2, 3)], signal.SIGINT))
+    found, facts = checkpoint.load(tmp_path / "run" / "last.safetensors")
     assert (facts["epoch"], facts["epochs"]) == (1, 3)
+    assert all(torch.equal(found[name], weights[name]) for name in weights)
     assert not (tmp_path / "run" / "result.json").exists()

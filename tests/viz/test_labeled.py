@@ -116,7 +116,7 @@ def test_ply_comments_name_every_label_on_one_line(tmp_path: Path) -> None:
 def test_npy_holds_the_labels(tmp_path: Path) -> None:
     labeled.write_npy(tmp_path / "a.npy", np.array([3, 0, 70_000]))
     found = np.load(tmp_path / "a.npy")
-    assert found.dtype == np.int32
+    assert found.dtype == np.int64
     assert found.tolist() == [3, 0, 70_000]
 
 

@@ -137,7 +137,7 @@ void check_file_size(std::uint64_t found, std::uint64_t expected) {
 std::uint64_t header_size(const std::uint8_t* bytes, std::size_t size) {
   if (size < kLengthSize) check_file_size(size, kLengthSize);
   const auto length = little_endian<std::uint64_t>(bytes);
-  if (length > kMaxHeader) fail("header", "length " + decimal(length), "at most " + decimal(kMaxHeader));
+  if (length > kMaxHeader) fail("header", "length " + decimal(length), "at most " + decimal(kMaxHeader) + ", as in a packed model");
   if (length % kHeaderAlignment != 0) fail("header", "length " + decimal(length), "a multiple of 8");
   return kLengthSize + length;
 }

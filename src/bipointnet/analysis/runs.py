@@ -102,27 +102,27 @@ def open_runs(paths: list[Path]) -> list[RunPredictor]:
     return runs
 
 
-def open_data(runs: list[RunPredictor], data: str | None) -> list[PointClouds]:
-    """The data set of each run: `data`, or the built-in shapes if the run was trained on them."""
+def open_data(runs: list[RunPredictor], data: str | None, skip_bad: bool = False) -> list[PointClouds]:
+    """The data set of each run: `data`, or what it was trained on."""
     opened: dict[tuple[str, int, TrainedOn | None], PointClouds] = {}
     datasets = []
     for run in runs:
-        if data is None and run.data != "shapes":
-            raise UserError(f"{run.path}: trained on {run.data}, whose folder is not recorded; name it with --data")
-        source = data or run.data
+        source = data or str(run.training.get("data") or run.data)
+        if data is None and source != "shapes" and not Path(source).exists():
+            raise UserError(f"{run.path}: trained on {source}, which is not here; name the data with --data")
         key = source, run.points, run.trained
         if key not in opened:
             same_classes = run.trained and replace(run.trained, classes=())  # or require_matching_data complains
-            opened[key] = open_dataset(source, run.points, trained=same_classes)
+            opened[key] = open_dataset(source, run.points, trained=same_classes, skip_bad=skip_bad)
         require_matching_data(source, opened[key], run)
         datasets.append(opened[key])
     return datasets
 
 
-def study_runs(paths: list[Path], data: str | None, count: int, bar: Bar) -> list[StudiedRun]:
+def study_runs(paths: list[Path], data: str | None, count: int, bar: Bar, skip_bad: bool = False) -> list[StudiedRun]:
     """Study every run on `count` clouds of its test split, evenly spaced; `bar` shows the progress of each."""
     runs = open_runs(paths)
-    datasets = open_data(runs, data)
+    datasets = open_data(runs, data, skip_bad)
     from bipointnet.analysis.study import study
     from bipointnet.evaluation.probe import evenly_spaced
     from bipointnet.nn import set_progress

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bipointnet.cli.common import AS_JSON, counting_bar, empty_table, err, out, plain, print_json, print_line
+from bipointnet.cli.common import AS_JSON, SKIP_BAD, counting_bar, empty_table, err, out, plain, print_json, print_line
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
 from bipointnet.extras import require
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 def analyze(
     runs: list[Path] | None = typer.Argument(None, metavar="RUN", help="Run folders or checkpoints."),
     data: str | None = typer.Option(
-        None, "--data", help="shapes, or a folder. Required unless the run was trained on shapes."
+        None, "--data", help="shapes, or a folder (default: what each run was trained on)."
     ),
     folder: Path | None = typer.Option(None, "-o", "--out", help="Draw pictures into this folder."),
     count: int = typer.Option(256, "--clouds", min=2, help="Test clouds to study, evenly spaced over the split."),
+    skip_bad: bool = SKIP_BAD,
     as_json: bool = AS_JSON,
 ) -> None:
     """Measure entropy, scales and gradients in the layers of trained networks.
@@ -34,7 +35,7 @@ def analyze(
             raise UserError(f"{folder}: a file; expected a folder for pictures; choose another place with -o")
         require("drawing pictures (-o)", "matplotlib")
     if runs:
-        _analyze_runs(runs, data, count, folder, as_json)
+        _analyze_runs(runs, data, count, folder, skip_bad, as_json)
     elif data is not None:
         raise UserError(f"--data {data} is given without a run to study on it; name runs, or leave --data out")
     else:
@@ -43,12 +44,14 @@ def analyze(
         print_line(f"Pictures: {plain(folder)}/")
 
 
-def _analyze_runs(runs: list[Path], data: str | None, count: int, folder: Path | None, as_json: bool) -> None:
+def _analyze_runs(
+    runs: list[Path], data: str | None, count: int, folder: Path | None, skip_bad: bool, as_json: bool
+) -> None:
     for run in runs:
         identify(run)
     from bipointnet.analysis.runs import study_runs
 
-    studied = study_runs(runs, data, count, lambda name: counting_bar(f"studying {plain(name)}"))
+    studied = study_runs(runs, data, count, lambda name: counting_bar(f"studying {plain(name)}"), skip_bad)
     if folder is not None:
         with err.status("drawing"):
             _draw_studies(studied, folder)

@@ -30,13 +30,17 @@ def evaluate(
     model: Path = MODEL,
     data: str = DATA,
     files: bool = typer.Option(False, "--files", metavar="", help="List every misclassified file."),
+    every: bool = typer.Option(
+        False, "--all", metavar="", help="Test on all files of a folder, also those it may have been trained on."
+    ),
     skip_bad: bool = SKIP_BAD,
     as_json: bool = AS_JSON,
 ) -> None:
     """Evaluate a trained or packed network on the test split of DATA.
 
     Of a folder of your own files, a run is tested on all that it has not seen:
-    those it held out, and new ones.
+    those it held out, and new ones. A packed model does not record them: without
+    --all it is tested on the fifth that `train` holds out.
 
     Example: bipointnet eval runs/chairs data/chairs
     """
@@ -45,7 +49,7 @@ def evaluate(
         raise UserError(f"{model}: labels points (task {predictor.task}); --files is for classifiers; leave it out")
     from bipointnet.evaluation.evaluate import evaluate_classifier, evaluate_segmenter, open_test_data
 
-    clouds = open_test_data(predictor, data, skip_bad)
+    clouds = open_test_data(predictor, data, skip_bad, every)
     print_summary(clouds)
     if predictor.task == "classify":
         with counting_bar("evaluating") as progress:

@@ -17,6 +17,7 @@ from bipointnet.cli.common import (
     print_json,
     print_line,
 )
+from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
 from bipointnet.runtime.header import peek
 
@@ -37,6 +38,8 @@ def inspect(
 
     Example: bipointnet inspect scan.ply
     """
+    if not file.exists():
+        raise UserError(f"{file}: does not exist; expected a packed model, a run folder, a checkpoint or a cloud file")
     from bipointnet.data.clouds import SUFFIXES
 
     if file.suffix.lower() in SUFFIXES and file.is_file() and peek(file) is None:
@@ -56,7 +59,7 @@ def _inspect_cloud(file: Path, columns: tuple[str, ...], strict: bool, as_json: 
     print_line(plain(f"{file.name}: {facts['format']}, {_points(facts['points'])}{faces}"))
     table = empty_table("", {"column": "left", "least": "right", "largest": "right"})
     for name, ends in facts["ranges"].items():
-        table.add_row(plain(name), *(["no number"] * 2 if ends is None else [f"{end:.6g}" for end in ends]))
+        table.add_row(plain(name), *(["no number"] * 2 if ends is None else [f"{end:.9g}" for end in ends]))
     out.print(table)
     scale = {None: "none", 1: "from 0 to 1", 255: "from 0 to 255", 65535: "from 0 to 65535"}
     print_line(f"Colors: {scale[facts['color_scale']]}")

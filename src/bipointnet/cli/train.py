@@ -117,6 +117,8 @@ def train(
     else:
         settings = _check_run(folder, resume, settings, values)
     require("training", "torch", "safetensors")
+    # Threads that wait for each other sleep instead of spinning, which on a busy machine takes ten times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         if each:
             _train_each(values, settings, data, folder, as_json)
@@ -142,6 +144,8 @@ def _check_run(folder: Path, resume: bool, settings: Config, given: dict[str, An
     """The settings to train with: with --resume, those the run in the folder was started with."""
     if resume and not is_run(folder):
         raise UserError(f"{folder}: holds no run to resume; leave --resume out to start one, or name the run with -o")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder}: a file; expected a folder for the run; choose another with -o")
     if not resume and (folder / STATE).exists():
         raise UserError(f"{folder}: holds a run already; add --resume to continue it, or choose another with -o")
     return started_config(folder, given) if resume else settings
@@ -204,7 +208,7 @@ def _train_one(
     else:
         last = f"{figures['last_oa']:.2f} % overall, {figures['last_macc']:.2f} % mean class"
         best = f"{figures['best_oa']:.2f} %"
-    print_line(f"{plain(clouds.name)}: last epoch {last}; best epoch {best}; {figures['seconds']:.0f} s")
+    print_line(f"{plain(data)}: last epoch {last}; best epoch {best}; {figures['seconds']:.0f} s")
     print_line(f"Run: {plain(folder)}")
 
 

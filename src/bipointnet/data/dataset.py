@@ -40,6 +40,7 @@ class TrainedOn:
             the files.
         files: `PointClouds.trained_on` of its data; None where that is not recorded, as for a packed model.
         held_out: `PointClouds.held_out` of its data.
+        every: return all clouds nevertheless.
 
     >>> TrainedOn(("cup", "vase"), files=(("cup/a.ply", "84ad0f7ce3a7b0c6"),)).held_out
     ()
@@ -48,6 +49,7 @@ class TrainedOn:
     classes: tuple[str, ...]
     files: tuple[tuple[str, str], ...] | None = None
     held_out: tuple[str, ...] = ()
+    every: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ network does not know are left out.
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -97,12 +97,12 @@ def open_own(
     skipped = found.skipped
     if trained is None:
         classes = found.classes
-        splits = _splits(found, seed)
+        splits, note = _splits(found, seed), None
     else:
         classes = trained.classes
         skipped += _unknown(found, trained)
         test, note = _unseen(found, seed, trained)
-        splits, notes = ((), test), (*notes, note)
+        splits = (), test
     jobs = [cloud_job(source.name, source.file, points, seed) for split in splits for source in split]
     read = read_all(jobs, found.root, skip_bad)
     train, test = (_kept(split, read, start) for split, start in zip(splits, (0, len(splits[0])), strict=True))
@@ -111,6 +111,7 @@ def open_own(
         require_both_splits(classes, np.array(labels[0]), np.array(labels[1]), found.root)
     elif not test:
         raise UserError(f"{found.root}: no test file can be used ({first_names(map(str, read.bad))}); add others")
+    notes += (note([source for source, _ in test]),) if note else ()
     notes += read.notes + _copies(train, test)
     held_out = () if found.has_splits else tuple(source.name for source, _ in test)
     summary = Summary(
@@ -193,21 +194,28 @@ def _unknown(found: Found, trained: TrainedOn) -> tuple[Skipped, ...]:
     return tuple(Skipped(name, "a class that the network does not know") for name in unknown)
 
 
-def _unseen(found: Found, seed: int, trained: TrainedOn) -> tuple[tuple[Source, ...], str]:
-    """The files to evaluate a network on, and a sentence that says which."""
+def _unseen(
+    found: Found, seed: int, trained: TrainedOn
+) -> tuple[tuple[Source, ...], Callable[[Collection[Source]], str]]:
+    """The files to evaluate a network on, and a function: those of them that can be read -> what to say about them."""
+    if trained.every:
+        known = tuple(source for source in found.sources if source.label in trained.classes)
+        return known, lambda tested: f"tested: all {len(tested):,} files, also those it may have been trained on"
     candidates = _of_split(found.sources, "test") if found.has_splits else found.sources
     candidates = tuple(source for source in candidates if source.label in trained.classes)
     if not candidates:
         raise UserError(f"{found.root}: has no test file (layout {found.layout}); add some")
     if trained.files is None:
         if found.has_splits:
-            return candidates, "tested: the test split; the model does not record its training files"
+            return candidates, lambda _: "tested: the test split; the model does not record its training files"
         by_class = ([source.name for source in candidates if source.label == name] for name in trained.classes)
         tested = set().union(*(hold_out(own, seed) or own for own in by_class))
         return (
             tuple(source for source in candidates if source.name in tested),
-            "tested: a fifth of each class, as `train` holds it out; the model does not record its training files (to"
-            " test on all files that it has not seen, name its run)",
+            lambda _: (
+                "tested: a fifth of each class, as `train` holds it out; the model does not record its training files"
+                " (--all tests on all files)"
+            ),
         )
     prints = [own.hex() for own in in_order(fingerprint, [source.file for source in candidates])]
     known = dict(trained.files)
@@ -223,13 +231,16 @@ def _unseen(found: Found, seed: int, trained: TrainedOn) -> tuple[tuple[Source, 
             f"{found.root}: all {len(candidates)} files were used to train the network; expected files that it has not"
             " seen; add new ones or name another folder"
         )
-    held_out = sum(source.name in trained.held_out for source in unseen) if same_folder else 0
-    kinds = [
-        f"{held_out:,} that the run held out" if held_out else "",
-        f"{len(unseen) - held_out:,} that are new to it" if len(unseen) > held_out else "",
-    ]
-    left = len(candidates) - len(unseen)
-    note = f"tested: {' and '.join(filter(None, kinds))}" + (
-        f"; left out: {left:,} of its training files" if left else ""
-    )
+
+    def note(tested: Collection[Source]) -> str:
+        held_out = sum(source.name in trained.held_out for source in tested) if same_folder else 0
+        kinds = [
+            f"{held_out:,} that the run held out" if held_out else "",
+            f"{len(tested) - held_out:,} that are new to it" if len(tested) > held_out else "",
+        ]
+        left = len(candidates) - len(unseen)
+        return f"tested: {' and '.join(filter(None, kinds))}" + (
+            f"; left out: {left:,} of its training files" if left else ""
+        )
+
     return unseen, note

@@ -1,7 +1,7 @@
 """Evaluate a trained network on the test split of a data set, in batches, so that memory stays bounded."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,12 +93,13 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:MOST_LISTED]) + more
 
 
-def open_test_data(predictor: Predictor, data: str, skip_bad: bool = False) -> PointClouds:
+def open_test_data(predictor: Predictor, data: str, skip_bad: bool = False, every: bool = False) -> PointClouds:
     """The data set to evaluate a network on, restricted as in training to one category or one fold.
 
     The name of the training data says so after a slash: the category of objects, or the fold of rooms that was held
     out. A network is never evaluated on a fold that it may have been trained on. Of a folder of the user's own files,
-    all that a run has not seen are tested (see `data.own`); `skip_bad` leaves out those that cannot be read.
+    all that a run has not seen are tested (see `data.own`), or `every` one; `skip_bad` leaves out those that cannot be
+    read.
     """
     part = predictor.data.partition("/")[2] if predictor.task != "classify" else ""
     folds = fold_names(data) if part and predictor.task == "semantic" else []
@@ -108,7 +109,8 @@ def open_test_data(predictor: Predictor, data: str, skip_bad: bool = False) -> P
             f"{', '.join(folds)}; expected data with {part}"
         )
     own = part if folds else None
-    clouds = open_dataset(data, predictor.points, fold=own, trained=predictor.trained, skip_bad=skip_bad)
+    trained = predictor.trained and replace(predictor.trained, every=every)
+    clouds = open_dataset(data, predictor.points, fold=own, trained=trained, skip_bad=skip_bad)
     clouds = clouds.only(part) if part and predictor.task == "part" else clouds
     require_matching_data(data, clouds, predictor)
     return clouds

@@ -23,21 +23,23 @@ def warnings(facts: Mapping[str, Any], extent: float, points: int, probability: 
     >>> warnings({"points": 128, "extent": [0.5, 2.0], "confidence": 0.4}, 1.5, 2048, 0.9)
     []
     >>> warnings({"points": 128, "extent": [0.5, 2.0], "confidence": 0.4}, 1500.0, 16, 0.9)  # doctest: +ELLIPSIS
-    ['its largest side is 1500, in training 0.5 to 2: wrong units?', '16 points, in training 128: ...']
+    ['its largest side is 1500, in training 0.5 to 2: wrong units?', 'number of points 16, in training 128: ...']
     """
     found: list[str] = []
     sides = facts.get("extent")
     if isinstance(sides, (list, tuple)) and len(sides) == 2 and all(_is_number(side) for side in sides):
         least, most = sides
-        if not least / EXTENT_FACTOR <= extent <= most * EXTENT_FACTOR:
+        if extent == 0:
+            found.append("all points are in one place")
+        elif not least / EXTENT_FACTOR <= extent <= most * EXTENT_FACTOR:
             found.append(f"its largest side is {extent:.4g}, in training {least:.4g} to {most:.4g}: wrong units?")
     usual = facts.get("points")
     if _is_number(usual) and points * POINTS_FACTOR <= usual:
-        found.append(f"{points} points, in training {usual}: too few to be sure")
+        found.append(f"number of points {points}, in training {usual}: too few to be sure")
     confidence = facts.get("confidence")
     if _is_number(confidence) and probability < confidence:
         found.append(
-            f"probability {100 * probability:.1f} %, 19 of 20 test clouds had at least {100 * confidence:.1f} %: "
+            f"probability {100 * probability:.1f} %, 95 % of the test clouds had {100 * confidence:.1f} % or more: "
             "perhaps none of the classes"
         )
     return found

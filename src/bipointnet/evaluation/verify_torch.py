@@ -140,6 +140,7 @@ class TorchComparison:
                 f"expected {len(model.classes)} and {model.channels}, as in the packed model; name the run it was "
                 "exported from"
             )
+        self._require_same_run(run, facts, model.manifest["training"])
         last = packed.tensors.get(f"{len(packed.manifest['program']) - 1}.weight")
         if last is not None and last.dtype == np.float16:  # compare with the weights that the packed model holds
             network: Any = self.network
@@ -154,6 +155,18 @@ class TorchComparison:
         self.clouds = self.bits = self.bits_different = self.bits_within_rounding = self.bits_unexplained = 0
         self.labels = self.labels_different = self.labels_unexplained = 0
         self.first_unexplained: list[str] = []
+
+    @staticmethod
+    def _require_same_run(run: str | Path, facts: dict[str, Any], training: dict[str, Any]) -> None:
+        """UserError if the packed model is of another run, or of another epoch; a model may record neither."""
+        config = facts["config"]
+        found = {name: config.get(name) for name in ("model", "method", "pool", "seed")} | {"epoch": facts["epoch"]}
+        for name, value in found.items():
+            if name in training and training[name] != value:
+                raise UserError(
+                    f"{run}: {name} {value}; expected {name} {training[name]}, as the packed model records; name the "
+                    "run it was exported from, or export it again"
+                )
 
     def _record(self, layer: Any, inputs: tuple[Any, ...]) -> None:
         """Before a 1-bit layer: record its input."""

@@ -235,11 +235,15 @@ class Run:
         return row
 
     def save(self, folder: Path) -> None:
-        """Write the checkpoints. resume.safetensors comes first: it alone is enough to continue."""
+        """Write the checkpoints. resume.safetensors comes first: it alone is enough to continue.
+
+        In the middle of an epoch it is the only one: last.safetensors keeps the weights at the end of an epoch.
+        """
         known = self.facts
         state = {**known, "history": self.history, "best": self.best, "seconds": self.seconds}
         save_state(folder / STATE, self.model, self.optimizer, state, self.partial)
-        checkpoint.save(folder / "last.safetensors", self.model.state_dict(), known)
+        if self.partial is None:
+            checkpoint.save(folder / "last.safetensors", self.model.state_dict(), known)
         write_csv(folder / "metrics.csv", self.history)
 
     def resume(self, path: Path) -> None:

@@ -93,7 +93,7 @@ def sentence(values: dict[str, Any], given: dict[str, Any], clouds: int, classes
     if "epochs" not in values:
         why = "at least eight steps per epoch, the rest as in the paper"
     elif clouds < 200:
-        why = "few clouds: small batches, many epochs, clouds shifted and stretched"
+        why = "few clouds: small batches, many epochs unless given, clouds shifted and stretched"
     else:
         why = "the more clouds, the fewer epochs; --recipe paper has the values of the paper"
     return f"Recipe auto for {clouds} training clouds of {classes} classes: {options} ({why})"

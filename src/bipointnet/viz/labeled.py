@@ -71,7 +71,7 @@ def ply_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> b
 
 
 def write_npy(path: str | Path, labels: np.ndarray) -> None:
-    """Write the labels (N,) as int32, in NumPy's format.
+    """Write the labels (N,) as int64, in NumPy's format.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "labels.npy"
@@ -85,7 +85,7 @@ def write_npy(path: str | Path, labels: np.ndarray) -> None:
 def npy_bytes(labels: np.ndarray) -> bytes:
     """The content of the file that `write_npy` writes."""
     buffer = io.BytesIO()
-    np.save(buffer, np.asarray(labels, np.int32))
+    np.save(buffer, np.asarray(labels, np.int64))
     return buffer.getvalue()
 
 

@@ -45,15 +45,20 @@ def write_labeled(
 ) -> list[Path]:
     """Write a cloud with labels (N,) to the files of `output_files`, all or none; returns those written.
 
-    The picture is left out if matplotlib is not installed.
+    The .npy has one label per point of the file the cloud was read from, -1 for points that were left out. The picture
+    is not written if matplotlib is not installed.
     """
+    in_file = labels
+    if cloud.kept is not None:
+        in_file = np.full(len(labels) + cloud.dropped, -1, np.int64)
+        in_file[cloud.kept] = labels
     points = cloud.points
     if any(cloud.origin):
         points = points.astype(np.float64) + cloud.origin
     ply, npy, html, png = files
     contents: dict[str | Path, bytes] = {
         ply: labeled.ply_bytes(points, labels, classes),
-        npy: labeled.npy_bytes(labels),
+        npy: labeled.npy_bytes(in_file),
         html: labeled.html_bytes(points, labels, classes, title, up=up),
     }
     if installed("matplotlib"):
