@@ -1,5 +1,6 @@
 """Run the command line: `python -m bipointnet` is the same as `bipointnet`."""
 
+import signal
 import sys
 
 
@@ -15,6 +16,8 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt but Python's own shutdown
 
 
 if __name__ == "__main__":

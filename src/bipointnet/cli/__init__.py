@@ -9,7 +9,6 @@ import io
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -75,10 +74,7 @@ def _root(
 
 def main() -> None:
     """Run a command. A user's mistake, or an error of the operating system, is one sentence and exit code 2."""
-    code = _run()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt but Python's own shutdown
-    sys.exit(code)
+    sys.exit(_run())
 
 
 def _run() -> int:

@@ -208,7 +208,10 @@ def _train_one(
     else:
         last = f"{figures['last_oa']:.2f} % overall, {figures['last_macc']:.2f} % mean class"
         best = f"{figures['best_oa']:.2f} %"
-    print_line(f"{plain(data)}: last epoch {last}; best epoch {best}; {figures['seconds']:.0f} s")
+    part = clouds.name.partition("/")[2]  # the category or the fold
+    print_line(
+        f"{plain(f'{data}/{part}' if part else data)}: last epoch {last}; best epoch {best}; {figures['seconds']:.0f} s"
+    )
     print_line(f"Run: {plain(folder)}")
 
 
