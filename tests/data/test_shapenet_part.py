@@ -1,4 +1,7 @@
-"""ShapeNet Part in its three published layouts, and the errors for broken files."""
+"""ShapeNet Part in its three published layouts, and the errors for broken files.
+
+Over 400 lines: the three layouts hold the same shapes and break in the same ways.
+"""
 
 import json
 import shutil

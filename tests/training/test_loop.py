@@ -1,4 +1,7 @@
-"""The training loop: it learns, it is repeatable, and a kill at any moment loses nothing but time."""
+"""The training loop: it learns, it is repeatable, and a kill at any moment loses nothing but time.
+
+Over 400 lines: every test trains the same tiny networks.
+"""
 
 import csv
 import dataclasses
