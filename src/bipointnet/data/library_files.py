@@ -41,9 +41,10 @@ def _read_npz(path: Path) -> CoreFile:
     try:
         with zipfile.ZipFile(path) as archive:
             return CoreFile(".npy", _array(path, archive))
+    except UserError:
+        raise
+    # What zipfile raises for a damaged archive: the last two for versions and encryption that it does not support.
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{path}: {not_whole(path, error)}") from error
 
 
