@@ -16,6 +16,7 @@ from conftest import blobs, write_clouds
 from torch import nn
 
 from bipointnet.analysis import study as analysis
+from bipointnet.analysis.doubling import degrees, double_scales
 from bipointnet.cli import common, main
 from bipointnet.config import Config
 from bipointnet.data import open_dataset
@@ -146,7 +147,7 @@ def test_the_scale_of_a_layer_cancels_if_and_only_if_batchnorm_follows():
     model = PointNet(3, linear=BinaryLinear.of(LSR()), pool=EntropyMax(), binary_last=True)
     set_random_biases(model)
     calibrate(model, normalize(torch.from_numpy(clouds.points)))
-    found = analysis.double_scales(model, torch.from_numpy(clouds.points), torch.from_numpy(clouds.labels))
+    found = double_scales(model, (normalize(torch.from_numpy(clouds.points)),), torch.from_numpy(clouds.labels))
     # No BatchNorm follows the last layer of a T-Net or of the network.
     bare = {f"{name}.last" for name, module in model.named_modules() if isinstance(module, TNet)} | {"last"}
     assert bare < found.keys()
@@ -166,7 +167,7 @@ def test_without_batchnorm_a_scale_turns_gradients_but_changes_no_hidden_bit():
     calibrate(model, normalize(torch.from_numpy(clouds.points)))
     for layer in bilinear_layers(model).values():
         layer.alpha.data *= 5  # outputs of about 1, so that Hardtanh clamps more of them when they double
-    found = analysis.double_scales(model, torch.from_numpy(clouds.points), torch.from_numpy(clouds.labels))
+    found = double_scales(model, (normalize(torch.from_numpy(clouds.points)),), torch.from_numpy(clouds.labels))
     hidden = [name for name in found if name != list(found)[-1]]
     assert all(found[name][0] == 0 for name in hidden), "sign(Hardtanh(2 z)) is sign(Hardtanh(z))"
     assert all(found[name][1] > 1 for name in found)
@@ -182,9 +183,9 @@ def test_evenly_spaced_indices_are_different_and_cover_the_range():
 def test_angle_between_gradients(angle):
     t = math.radians(angle)
     a, b = torch.tensor([3.0, 0.0]), torch.tensor([math.cos(t), math.sin(t)], dtype=torch.float64)
-    assert analysis.degrees(a, b) == pytest.approx(angle, abs=1e-9)
-    assert analysis.degrees(a, torch.zeros(2)) == 90
-    assert analysis.degrees(torch.zeros(2), torch.zeros(2)) == 0
+    assert degrees(a, b) == pytest.approx(angle, abs=1e-9)
+    assert degrees(a, torch.zeros(2)) == 90
+    assert degrees(torch.zeros(2), torch.zeros(2)) == 0
 
 
 @pytest.mark.parametrize("columns", [1, 7, 8, 9, 100])

@@ -9,7 +9,8 @@ from foreign_networks import (
 )
 from torch import Tensor, nn
 
-from bipointnet import binarize
+from bipointnet import UserError, binarize
+from bipointnet.convert import report_of
 from bipointnet.nn import (
     MaxPool,
     MeanPool,
@@ -61,7 +62,8 @@ def test_every_pool_over_points_becomes_an_ema_pool_of_the_batchnorm_output(spel
     torch.manual_seed(0)
     kind = (nn.Conv2d, nn.BatchNorm2d) if flat else (nn.Conv1d, nn.BatchNorm1d)
     model, x = PoolingNet(activation, pool, *kind).double(), torch.randn(5, 3, *((3, 4) if flat else (12,))).double()
-    network, report = binarize(model)
+    network = binarize(model)
+    report = report_of(network)
     mean = "mean" in spelling or "vg" in spelling
     assert [row.now for row in report if row.kind == "pool"] == ["EntropyMean" if mean else "EntropyMax"]
     normed = network.norm(network.hidden(torch.tanh(network.first(x)))).flatten(2)  # (B, 16, 12)
@@ -73,7 +75,7 @@ def test_every_pool_over_points_becomes_an_ema_pool_of_the_batchnorm_output(spel
 def test_delta_follows_the_number_of_points_at_run_time(points):
     torch.manual_seed(0)
     model, x = PoolingNet().double(), torch.randn(5, 3, points).double()
-    ema, plain = binarize(model)[0], binarize(model, pool=MaxPool())[0]
+    ema, plain = binarize(model), binarize(model, pool=MaxPool())
     pooled = []
     for network in (ema, plain):
         network.head.register_forward_pre_hook(lambda m, inputs: pooled.append(inputs[0]))
@@ -102,7 +104,8 @@ def test_point_pool_equals_the_pool_of_pytorch(pool, built_in):
 
 def test_a_pool_without_batchnorm_measures_its_shift():
     torch.manual_seed(0)
-    network, report = binarize(PoolingNet(norm=nn.Identity))
+    network = binarize(PoolingNet(norm=nn.Identity))
+    report = report_of(network)
     assert [row.now for row in report if row.kind == "pool"] == ["MeasuredMax"]
     pooled, x = [], torch.randn(64, 3, 12)
     network.head.register_forward_pre_hook(lambda m, inputs: pooled.append(inputs[0]))
@@ -118,26 +121,71 @@ def values_and_indices(x: Tensor) -> Tensor:
     return values + indices
 
 
-@pytest.mark.parametrize(
-    ("between", "why"),
-    [
-        (lambda x: x - x.mean(1, keepdim=True), "combined with"),
-        (lambda x: x.max(-1, keepdim=True)[0].expand(-1, -1, 8), "over channels"),
-        (values_and_indices, "indices"),
-        (lambda x: F.adaptive_max_pool1d(x, 4)[..., [0, 1, 2, 3, 0, 1, 2, 3]], "output size"),
-        (lambda x: F.max_pool1d(x, 3, 1, 1), "padding"),
-    ],
-)
-def test_reductions_other_than_pools_over_points_stay(between, why):
+def test_the_indices_of_a_maximum_stay():
     torch.manual_seed(0)
-    network, report = binarize(FourLayers(between))
-    assert [(row.now, why in row.why) for row in report if row.kind == "pool"] == [("kept", True)]
+    network = binarize(FourLayers(values_and_indices))
+    assert [row.now for row in report_of(network) if row.kind == "pool"] == ["MeasuredMax"]
+    x = torch.randn(4, 5, 3)
+    values, indices = network.two(F.hardtanh(network.one(x))).max(1)
+    torch.testing.assert_close(network(x), network.four(F.hardtanh(network.three(values + indices))))
+
+
+MAXIMA_OF_ANOTHER_KIND = [
+    (lambda x: x.max(-1, keepdim=True)[0].expand(-1, -1, 8), "over channels"),
+    (lambda x: F.adaptive_max_pool1d(x, 4)[..., [0, 1, 2, 3, 0, 1, 2, 3]], "output size"),
+    (lambda x: F.max_pool1d(x, 3, 1, 1), "padding"),
+]
+
+
+@pytest.mark.parametrize(("between", "why"), MAXIMA_OF_ANOTHER_KIND)
+def test_a_maximum_that_cannot_be_replaced_is_refused_or_accepted(between, why):
+    torch.manual_seed(0)
+    with pytest.raises(UserError, match=rf"takes a maximum in front of the 1-bit layer three .*{why}.*pool=\"max\""):
+        binarize(FourLayers(between))
+    network = binarize(FourLayers(between), pool="max")
+    assert [(row.now, why in row.why) for row in report_of(network) if row.kind == "pool"] == [("kept", True)]
     x = torch.randn(4, 5, 3)
     read = between(F.hardtanh(network.two(F.hardtanh(network.one(x)))))
     torch.testing.assert_close(network(x), network.four(F.hardtanh(network.three(read))))
 
 
+def test_a_maximum_with_batchnorm_behind_it_is_not_refused():
+    class Normed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(5)
+
+        def forward(self, x):
+            return self.norm(F.max_pool1d(x, 3, 1, 1))
+
+    assert [row.now for row in report_of(binarize(FourLayers(Normed()))) if row.kind == "pool"] == ["kept"]
+
+
+def test_a_mean_that_is_no_pool_stays():
+    torch.manual_seed(0)
+    network = binarize(FourLayers(lambda x: x - x.mean(1, keepdim=True)))
+    assert [(row.now, "combined with" in row.why) for row in report_of(network) if row.kind == "pool"] == [
+        ("kept", True)
+    ]
+
+
+def test_a_maximum_over_points_behind_layer_norm_is_a_pool():
+    class Mixing(nn.Module):
+        def __init__(self, dim):
+            super().__init__()
+            self.norm, self.dim = nn.LayerNorm(8), dim
+
+        def forward(self, x):
+            return self.norm(x).amax(dim=self.dim, keepdim=True).expand(-1, 5, 8)
+
+    network = binarize(FourLayers(Mixing(1)))
+    assert [row.now for row in report_of(network) if row.kind == "pool"] == ["MeasuredMax"]
+    with pytest.raises(UserError, match="over channels"):
+        binarize(FourLayers(Mixing(-1)))
+
+
 def test_an_argmax_of_the_output_is_not_a_pool():
-    network, report = binarize(FourLayers(end=lambda x: x.max(-1)[1]))
+    network = binarize(FourLayers(end=lambda x: x.max(-1)[1]))
+    report = report_of(network)
     assert not [row for row in report if row.kind == "pool"]
     assert network(torch.randn(4, 5, 3)).dtype == torch.long

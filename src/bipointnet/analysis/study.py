@@ -1,24 +1,24 @@
 """What a trained network does with its bits: entropy, scales, zero gradients, distinct codes.
 
-Everything is measured through forward hooks on bi-linear layers and T-Nets, so it works for every backbone.
+Everything is measured through forward hooks on bi-linear layers and T-Nets, so it works for every backbone, and for
+every network that `binarize` has converted.
 """
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bipointnet.analysis.doubling import double_scales, logits_of
 from bipointnet.data.normalize import normalize
 from bipointnet.evaluation import metrics
 from bipointnet.evaluation.probe import bilinear_layers, evenly_spaced, signs_and_zero_gradients
 from bipointnet.models.pointnet import TNet, orthogonality
-from bipointnet.nn import BinaryLinear, fused_layers, in_full
+from bipointnet.nn import BinaryLinear, in_full
 from bipointnet.nn.hooks import hooked
 
 BATCH, DOUBLED_CLOUDS = 16, 16  # clouds per batch, and clouds for `double_scales`
@@ -64,11 +64,13 @@ class Transform(NamedTuple):
 class Study:
     """The result of `study` on M clouds.
 
-    accuracy: in percent. entropy: bits of each pooled channel (C,). pooled: signs of the pooled feature (M, C), bool.
+    accuracy: in percent, None without labels. entropy: bits of each pooled channel (C,). pooled: signs of the pooled
+    feature (M, C), bool; in a network that does not return it, the signs that the first bi-linear layer with one row
+    per cloud reads; C = 0 without such a layer.
     """
 
     clouds: int
-    accuracy: float
+    accuracy: float | None
     entropy: np.ndarray
     pooled: np.ndarray
     layers: list[Layer]
@@ -123,12 +125,15 @@ class _LayerStatistics:
     rows: int = 1
 
     def add(self, layer: BinaryLinear, x: Tensor, z: Tensor, clouds: int) -> None:
+        x = x.movedim(-1 - getattr(layer, "places", 0), -1).contiguous()  # channels last
         self.output.add(z)
-        self.float_output.add(layer.product(x, layer.weight - layer.weight.mean()))
+        self.float_output.add(layer.product(layer.centered(x), layer.weight - layer.weight.mean()))
         signs, zero_gradients = signs_and_zero_gradients(layer, x)
         self.zero_gradients += int(zero_gradients.sum())
         self.inputs += x.numel()
-        signs = signs.reshape(clouds, -1, x.shape[-1]).cpu().numpy()  # (B, R, K)
+        rows = x.numel() // x.shape[-1]
+        # In a graph of several clouds, their rows cannot be told apart: it counts as one cloud.
+        signs = signs.reshape(1 if rows % clouds else clouds, -1, x.shape[-1]).cpu().numpy()  # (B, R, K)
         self.rows = signs.shape[1]
         if self.rows == 1:
             self.single.append(signs[:, 0])
@@ -136,7 +141,6 @@ class _LayerStatistics:
             self.codes += [distinct_rows(cloud) for cloud in signs]
 
 
-@torch.no_grad()
 def study(
     model: nn.Module,
     clouds: np.ndarray,
@@ -144,12 +148,12 @@ def study(
     points: int,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Study:
-    """Measure `model` on clouds (M, P, C) with labels (M,), from the first `points` of each cloud.
+    """Measure a network that classifies normalized clouds, from the first `points` of each cloud.
 
     Args:
-        model: a network that classifies normalized clouds; it is left unchanged.
-        clouds: as files hold them, not normalized.
-        labels: the class index of each cloud.
+        model: a network of this library; it is left unchanged.
+        clouds: (M, P, C) as files hold them, not normalized.
+        labels: (M,), the class index of each cloud.
         points: points per cloud.
         on_progress: called with the steps done and their total.
 
@@ -161,38 +165,110 @@ def study(
         >>> [layer.name for layer in found.layers]
         ['points.0.0', 'pooled.linear', 'head.0.0', 'head.1.0']
     """
-    layers = bilinear_layers(model)
-    transformers = {name: module for name, module in model.named_modules() if isinstance(module, TNet)}
-    statistics = {name: _LayerStatistics() for name in layers}
-    matrices: dict[str, list[Tensor]] = {name: [] for name in transformers}
-    tensor = torch.from_numpy(np.ascontiguousarray(clouds[:, :points]))
-    steps = -(-len(tensor) // BATCH) + len(layers)
+    inputs = torch.cat([normalize(part) for part in torch.from_numpy(clouds[:, :points].copy()).split(BATCH)])
+    return analyze(model, inputs, torch.from_numpy(labels), on_progress)
 
-    def record(name: str, module: nn.Module, x: Tensor, output: Tensor) -> None:
-        if isinstance(module, BinaryLinear):
-            statistics[name].add(module, x, output, len(part))
-        else:
-            matrices[name].append(output)
 
-    outputs = []
-    with in_full(model), hooked({**layers, **transformers}, record):
-        for i, part in enumerate(tensor.split(BATCH)):
-            outputs.append(model(normalize(part)))
-            on_progress(i + 1, steps)
-    pooled = torch.cat([output.pooled >= 0 for output in outputs]).numpy()
-    predictions = torch.cat([output.logits for output in outputs]).argmax(dim=1).numpy()
-    few = evenly_spaced(DOUBLED_CLOUDS, len(tensor))
-    doubled = double_scales(
-        model, tensor[few], torch.from_numpy(labels[few]), lambda done: on_progress(steps - len(layers) + done, steps)
-    )
+@torch.no_grad()
+def analyze(
+    network: nn.Module,
+    inputs: Any,
+    labels: Tensor | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Study:
+    """Measure entropy, scales, gradients and distinct codes in the bi-linear layers of any network.
+
+    Args:
+        network: a network with 1-bit layers, such as one that `binarize` has converted; it is left unchanged. It may
+            return a tensor, a tuple, a dictionary or an object; its logits are `output.logits`, output["logits"] or the
+            first float tensor.
+        inputs: an input, or a tuple of inputs. If they all have one element per cloud, they are split into batches.
+        labels: (M,), the class index of each cloud. Without them, or if the network has no logits (M, classes), there
+            is no accuracy.
+        on_progress: called with the steps done and their total.
+
+    Example:
+        >>> import torch, bipointnet
+        >>> network = bipointnet.binarize(bipointnet.PointNet(num_classes=4, tnets=False))  # or a network of your own
+        >>> found = bipointnet.analyze(network, torch.rand(8, 64, 3), labels=torch.arange(8) % 4)
+        >>> [layer.name for layer in found.layers]
+        ['points.0.0', 'pooled.linear', 'head.0.0', 'head.1.0']
+        >>> bits = found.entropy.mean()  # of the pooled feature, per channel
+    """
+    batches = _batches(inputs if isinstance(inputs, tuple) else (inputs,))
+    layers = bilinear_layers(network)
+    transformers = {name: module for name, module in network.named_modules() if isinstance(module, TNet)}
+    seen = _Seen({name: _LayerStatistics() for name in layers}, {name: [] for name in transformers})
+    steps = len(batches) + len(layers)
+    with in_full(network):
+        # A graph has many rows per cloud; how many clouds it has is known from the output only.
+        clouds = len(logits_of(network(*batches[0]))) if len(batches) == 1 else None
+        with hooked({**layers, **transformers}, seen.record):
+            for i, batch in enumerate(batches):
+                seen.run(network, batch, clouds or len(batch[0]))
+                on_progress(i + 1, steps)
+    logits = torch.cat(seen.logits)
+    few, few_labels = _few(batches, labels)
+    doubled = double_scales(network, few, few_labels, lambda done: on_progress(len(batches) + done, steps))
+    pooled = torch.cat(seen.pooled).cpu().numpy() if seen.pooled else np.zeros((len(logits), 0), bool)
+    accuracy = None
+    if labels is not None and logits.dim() == 2 and labels.shape == logits.shape[:1]:
+        accuracy = 100 * (logits.argmax(dim=1).cpu() == labels.cpu()).double().mean().item()
     return Study(
-        clouds=len(tensor),
-        accuracy=100 * float((predictions == labels).mean()),
-        entropy=metrics.bit_entropy(pooled),
+        clouds=len(logits),
+        accuracy=accuracy,
+        entropy=metrics.bit_entropy(pooled) if pooled.size else np.zeros(0),
         pooled=pooled,
-        layers=[_layer(name, layers[name], statistics[name], *doubled[name]) for name in layers],
-        transforms=[_transform(name, torch.cat(found)) for name, found in matrices.items()],
+        layers=[_layer(name, layers[name], seen.statistics[name], *doubled[name]) for name in layers],
+        transforms=[_transform(name, torch.cat(found)) for name, found in seen.matrices.items()],
     )
+
+
+@dataclass
+class _Seen:
+    """What hooks see while a network runs on batch after batch."""
+
+    statistics: dict[str, _LayerStatistics]
+    matrices: dict[str, list[Tensor]]
+    logits: list[Tensor] = field(default_factory=list)
+    pooled: list[Tensor] = field(default_factory=list)
+    clouds: int = 1  # in the batch that runs
+    read: Tensor | None = None  # the signs that the first layer with one row per cloud reads in this batch
+
+    def record(self, name: str, module: nn.Module, x: Tensor, output: Tensor) -> None:
+        if not isinstance(module, BinaryLinear):
+            self.matrices[name].append(output)
+            return
+        self.statistics[name].add(module, x, output, self.clouds)
+        if self.read is None and x.numel() == self.clouds * module.in_features:
+            self.read = module.factors(x.reshape(self.clouds, -1))[0] > 0
+
+    def run(self, network: nn.Module, batch: tuple[Any, ...], clouds: int) -> None:
+        self.clouds, self.read = clouds, None
+        output = network(*batch)
+        self.logits.append(logits_of(output))
+        pooled = getattr(output, "pooled", None)
+        signs = pooled >= 0 if isinstance(pooled, Tensor) else self.read
+        if signs is not None:
+            self.pooled.append(signs)
+
+
+def _batches(inputs: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The inputs in batches of clouds, or as they are if something in them has another length."""
+    if len({len(x) if isinstance(x, Tensor) and x.dim() else -1 for x in inputs}) > 1 or not isinstance(
+        inputs[0], Tensor
+    ):
+        return [inputs]
+    return list(zip(*(x.split(BATCH) for x in inputs), strict=True))
+
+
+def _few(batches: list[tuple[Any, ...]], labels: Tensor | None) -> tuple[tuple[Any, ...], Tensor | None]:
+    """Inputs and labels of a few evenly spaced clouds for `double_scales`; the whole batch if it cannot be split."""
+    if len(batches) == 1:
+        return batches[0], labels
+    inputs = [torch.cat(parts) for parts in zip(*batches, strict=True)]
+    chosen = torch.from_numpy(evenly_spaced(DOUBLED_CLOUDS, len(inputs[0])))
+    return tuple(x[chosen] for x in inputs), None if labels is None else labels[chosen]
 
 
 def _layer(
@@ -216,53 +292,3 @@ def _layer(
 def _transform(name: str, matrices: Tensor) -> Transform:
     norm = torch.linalg.matrix_norm(matrices, ord=2).mean().item()
     return Transform(name, matrices.shape[-1], orthogonality(matrices).item(), norm, matrices.numpy())
-
-
-def double_scales(
-    model: nn.Module, clouds: Tensor, labels: Tensor, on_progress: Callable[[int], None] = lambda done: None
-) -> dict[str, tuple[float, float]]:
-    """How much the scale of each bi-linear output matters in training: double the outputs, one layer at a time.
-
-    For each layer: the change of the logits, in percent of their norm, and the angle in degrees by which the gradient
-    of the layer's own weights turns (Adam ignores its length). If BatchNorm follows a layer, both are zero: the scale
-    has no effect. Measured on one batch, in training mode, on a copy. (In an untrained network, where BatchNorm has no
-    bias yet, a value that equals the mean of its channel is on the threshold, and rounding decides its sign.)
-    """
-    model = copy.deepcopy(model).train()
-    for layer in fused_layers(model):
-        layer.fused = False
-    for module in model.modules():
-        if isinstance(module, (nn.Dropout, nn.Dropout1d)):
-            module.p = 0.0
-    layers = bilinear_layers(model)
-    clouds = normalize(clouds)
-
-    def run(names: list[str]) -> tuple[Tensor, dict[str, Tensor]]:
-        with torch.enable_grad():
-            logits = model(clouds).logits
-            loss = F.cross_entropy(logits, labels)
-            gradients = torch.autograd.grad(loss, [layers[name].weight for name in names])
-        return logits.detach(), dict(zip(names, gradients, strict=True))
-
-    if not layers:
-        return {}
-    logits, gradients = run(list(layers))
-    found = {}
-    for i, (name, layer) in enumerate(layers.items()):
-        with hooked({name: layer}, lambda name, module, x, output: 2 * output):
-            moved, turned = run([name])
-        found[name] = (
-            100 * ((moved - logits).norm() / logits.norm().clamp(min=1e-30)).item(),
-            degrees(gradients[name], turned[name]),
-        )
-        on_progress(i + 1)
-    return found
-
-
-def degrees(a: Tensor, b: Tensor) -> float:
-    """The angle between two gradients; 90 if one of them is zero. By half the angle, exact for small ones."""
-    a, b = a.double().flatten(), b.double().flatten()
-    if not a.any() or not b.any():
-        return 90.0 if a.any() or b.any() else 0.0
-    a, b = a / a.norm(), b / b.norm()
-    return math.degrees(2 * math.atan2((a - b).norm().item(), (a + b).norm().item()))

@@ -4,6 +4,6 @@ May import: errors, nn.
 """
 
 from bipointnet.convert.binarize import binarize
-from bipointnet.convert.report import Report, Row
+from bipointnet.convert.report import Report, Row, report_of
 
-__all__ = ["Report", "Row", "binarize"]
+__all__ = ["Report", "Row", "binarize", "report_of"]

@@ -1,17 +1,17 @@
 """The call graph of a foreign network: the kind of each call, and the layers before and after it."""
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, fx, nn
 
 from bipointnet.convert.trace import TracedNetwork, call_name, scope
-from bipointnet.nn.pools import MaxPool, MeanPool, MeasuredMax
 
+# Tensors that are made like another one hold none of its values.
+FACTORIES = {f"{kind}_{name}" for kind in ("new",) for name in ("zeros", "ones", "empty", "full", "tensor")} | {
+    f"{name}_like" for name in ("zeros", "ones", "empty", "full", "rand", "randn")
+}
 # Kinds of calls, by the class of the module or the name of the function. The first match counts.
 KINDS: dict[str, tuple[tuple[type[nn.Module], ...], set[str]]] = {
     "rectifier": (
@@ -39,33 +39,17 @@ KINDS: dict[str, tuple[tuple[type[nn.Module], ...], set[str]]] = {
         (nn.Flatten, nn.Unflatten, nn.Identity),
         {
             *("view", "reshape", "flatten", "unflatten", "transpose", "permute", "movedim", "swapaxes", "t", "get"),
-            *("squeeze", "unsqueeze", "contiguous", "clone", "to", "float"),
+            *("squeeze", "unsqueeze", "contiguous", "clone", "to", "float", "double", "type_as", "expand", "repeat"),
         },
     ),
-    "size": ((), {"size", "dim", "numel", "len", "get_device", "require_same_branch"}),
+    "size": ((), {"size", "dim", "numel", "len", "get_device", *FACTORIES}),
     "layer": ((), {"linear", "conv1d", "conv2d", "conv3d", "bilinear", "embedding"}),
 }
 ACTIVATIONS = ("rectifier", "bounded")
 TRANSPARENT = (*ACTIVATIONS, "view", "dropout")  # allowed between a pool and its BatchNorm
-ARITHMETIC = {"add", "sub", "mul", "div", "truediv", "radd", "rsub"}
 MIXING = {"matmul", "bmm", "baddbmm", "einsum", "add", "sub", "radd", "rsub"}  # coordinates stay coordinates
-
-
-@dataclass
-class Pool:
-    """A pool of the network: the call, the node with its values, its kind (max or mean), and its dimensions."""
-
-    call: fx.Node
-    result: fx.Node
-    kind: str
-    dims: tuple[int, ...] = ()
-    keepdim: bool = False
-    window: tuple[Any, ...] = ()  # sizes may be nodes, known only at run time
-    stride: tuple[int, ...] = ()
-
-    def __str__(self) -> str:
-        where = f"windows of {list(self.window)}" if self.window else f"dim {', '.join(map(str, self.dims))}"
-        return f"{self.kind} over {where}"
+RANKING = {"topk", "sort", "max", "min", "kthvalue", "cummax"}  # return values and indices
+SELECTING = {"getitem", "gather", "index_select", "take_along_dim", "topk", "sort"}  # elements of the first argument
 
 
 def has_matrix(module: nn.Module, recurse: bool = False) -> bool:
@@ -78,7 +62,7 @@ class CallGraph:
     """The calls of a traced network, and the data flow between them."""
 
     def __init__(self, traced: TracedNetwork) -> None:
-        self.root, self.fx_graph = traced.root, traced.graph
+        self.traced, self.root, self.fx_graph = traced, traced.root, traced.graph
         self.modules = dict(self.root.named_modules())
         self.nodes = list(self.fx_graph.nodes)  # in execution order
         self.calls_of: defaultdict[str, list[fx.Node]] = defaultdict(list)  # the calls of a module
@@ -86,7 +70,7 @@ class CallGraph:
             if node.op == "call_module":
                 self.calls_of[str(node.target)].append(node)
         self.kinds = {node: self._kind(node) for node in self.nodes}
-        self._remove_inplace()
+        self._follow_inplace()
 
     def module(self, node: fx.Node) -> nn.Module | None:
         return self.modules[str(node.target)] if node.op == "call_module" else None
@@ -119,23 +103,19 @@ class CallGraph:
             return {"T": "view", "mT": "view", "data": "view", "values": "other"}.get(str(node.args[1]), "size")
         return "other"
 
-    def _remove_inplace(self) -> None:
-        """Make in-place calls such as relu_(x) ordinary ones: later readers of x read the result instead."""
+    def inplace(self, node: fx.Node) -> bool:
+        """Whether the call of an activation or dropout changes its input, as relu_(x) does."""
+        spelled = str(getattr(node.target, "__name__", node.target))
+        return bool(self.option(node, "inplace", node.op != "call_module" and spelled.endswith("_"), 1))
+
+    def _follow_inplace(self) -> None:
+        """After an in-place call such as relu_(x), readers of x read its result."""
         when = {node: i for i, node in enumerate(self.nodes)}
         for node in self.nodes:
-            spelled = str(getattr(node.target, "__name__", node.target))
-            by_name = node.op != "call_module" and spelled.endswith("_")
-            if self.kinds[node] not in (*ACTIVATIONS, "dropout") or not self.option(node, "inplace", by_name):
-                continue
-            source = node.all_input_nodes[0]
-            for user in [user for user in source.users if when[user] > when[node]]:
-                user.replace_input_with(source, node)
-            if node.op == "call_module":
-                setattr(self.module(node), "inplace", False)  # noqa: B010
-            elif by_name:
-                node.target = spelled.rstrip("_") if node.op == "call_method" else getattr(torch, spelled.rstrip("_"))
-            else:
-                node.update_kwarg("inplace", False)
+            if self.kinds[node] in (*ACTIVATIONS, "dropout") and node.all_input_nodes and self.inplace(node):
+                source = node.all_input_nodes[0]
+                for user in [user for user in source.users if when[user] > when[node]]:
+                    user.replace_input_with(source, node)
 
     def adjacent_layers(self, node: fx.Node) -> tuple[set[fx.Node], set[fx.Node]]:
         """The nearest layers before this call, and the nearest layers after it."""
@@ -151,41 +131,62 @@ class CallGraph:
 
         return nearest(lambda n: n.all_input_nodes), nearest(lambda n: n.users)
 
-    def preceding(self, node: fx.Node, kinds: Sequence[str]) -> tuple[list[fx.Node], fx.Node]:
-        """The calls of these kinds directly before `node`, last first, and the node before them."""
-        passed, before = [], node.all_input_nodes[0]
-        while self.kinds[before] in kinds and before.all_input_nodes:
-            passed.append(before)
-            before = before.all_input_nodes[0]
-        return passed, before
+    def preceding(self, value: fx.Node, kinds: Sequence[str]) -> tuple[list[fx.Node], fx.Node]:
+        """The calls of these kinds that lead to `value`, last first, and the node before them."""
+        passed = []
+        while self.kinds[value] in kinds and value.all_input_nodes:
+            passed.append(value)
+            value = value.all_input_nodes[0]
+        return passed, value
 
-    def bypass(self, reader: fx.Node, kinds: Sequence[str], dropped: Sequence[str]) -> set[fx.Node]:
-        """Let `reader` bypass the calls of the kinds `dropped` among the preceding calls of `kinds`; return these."""
-        passed, value = self.preceding(reader, kinds)
-        if not any(self.kinds[node] in dropped for node in passed):
-            return set()
-        with self.fx_graph.inserting_before(reader):
-            for node in reversed(passed):
-                if self.kinds[node] not in dropped:
-                    swap = {node.all_input_nodes[0]: value}
-                    value = self.fx_graph.node_copy(node, lambda n, swap=swap: swap.get(n, n))
-                    self.kinds[value] = self.kinds[node]
-        reader.replace_input_with(passed[0], value)
-        return {*passed}
+    def reached(self, node: fx.Node, through: Callable[[fx.Node], bool]) -> set[fx.Node]:
+        """The nodes behind `node`, up to and including the first on each path that `through` rejects."""
+        seen, todo = set(), [node]
+        while todo:
+            for user in todo.pop().users:
+                if user not in seen and self.kinds[user] != "size":
+                    seen.add(user)
+                    if through(user):
+                        todo.append(user)
+        return seen
 
-    def coordinates(self) -> dict[fx.Node, bool | None]:
-        """Whether the input of a layer, or the result of another call, is coordinates; None for constants."""
+    def concatenated(self, call: fx.Node) -> set[fx.Node]:
+        """The parts of the input of a call, before views, concatenations and one-hot encodings."""
+        parts, todo = set(), [call.all_input_nodes[0]]
+        while todo:
+            node = todo.pop()
+            passed = self.kinds[node] == "view" or call_name(node) in ("cat", "concat", "concatenate", "one_hot")
+            (todo.extend(node.all_input_nodes) if passed else parts.add(node))
+        return parts
+
+    def coordinates(self, opaque_returns_them: bool = False) -> dict[fx.Node, bool | None]:
+        """Whether the input of a layer, or the result of another call, is coordinates; None for constants and indices.
+
+        opaque_returns_them: whether an opaque function that reads coordinates and features returns coordinates.
+        """
         state: dict[fx.Node, bool | None] = {}
         for node in self.nodes:
             inputs = (False if self.kinds[n] == "layer" else state[n] for n in node.all_input_nodes)
             known = [s for s in inputs if s is not None]
             if node.op == "placeholder":
                 state[node] = True
-            elif not known or self.kinds[node] == "size":
+            elif not known or self.kinds[node] == "size" or self._is_index(node):
                 state[node] = None
+            elif call_name(node) in SELECTING:
+                state[node] = (
+                    state[node.all_input_nodes[0]] if self.kinds[node.all_input_nodes[0]] != "layer" else False
+                )
             else:
-                state[node] = any(known) if call_name(node) in MIXING else all(known)
+                mixing = call_name(node) in MIXING or (opaque_returns_them and "opaque" in node.meta)
+                state[node] = any(known) if mixing else all(known)
         return state
+
+    def _is_index(self, node: fx.Node) -> bool:
+        """Whether the call returns positions of elements instead of their values."""
+        name = call_name(node)
+        if name in ("getitem", "getattr") and isinstance(node.args[0], fx.Node):
+            return call_name(node.args[0]) in RANKING and node.args[1] in (1, "indices")
+        return name.startswith("arg") or name in ("randperm", "multinomial", "searchsorted", "bucketize", "nonzero")
 
     def shared_parameters(self) -> set[Tensor]:
         """Parameters of two modules, and parameters that a forward reads directly."""
@@ -198,66 +199,3 @@ class CallGraph:
             shared |= own & owned
             owned |= own
         return shared
-
-    def pool(self, node: fx.Node) -> Pool | str | None:
-        """The pool over points that this call is; or the reason why it is another kind of pool; or None."""
-        if isinstance(self.module(node), (MaxPool, MeasuredMax, MeanPool)):
-            return Pool(node, node, "mean" if isinstance(self.module(node), MeanPool) else "max", (-2,))
-        found: Pool | str | None = None
-        if named := re.fullmatch(r"(adaptive_?)?(max|avg)_?pool([12])d", self.label(node).lower()):
-            kind, rank = {"max": "max", "avg": "mean"}[named[2]], int(named[3])
-            found = self._adaptive_pool(node, kind, rank) if named[1] else self._window_pool(node, kind, rank)
-        elif call_name(node) in ("max", "amax", "mean"):
-            found = self._reduction(node)
-        elif call_name(node) in ("scatter_reduce", "index_reduce", "segment_reduce"):
-            found = "pools groups of different sizes"
-        return (self._not_over_points(found) or found) if isinstance(found, Pool) else found
-
-    def _adaptive_pool(self, node: fx.Node, kind: str, rank: int) -> Pool | str:
-        sizes = _tuple(self.option(node, "output_size", None, 1), rank)
-        if any(size not in (None, 1) for size in sizes) or self.option(node, "return_indices", False, 2):
-            return f"its output size is {sizes}, expected 1"
-        return Pool(node, node, kind, tuple(i - rank for i, size in enumerate(sizes) if size == 1), keepdim=True)
-
-    def _window_pool(self, node: fx.Node, kind: str, rank: int) -> Pool | str:
-        plain = {"padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False}
-        plain = plain if kind == "max" else {"padding": 0, "ceil_mode": False, "divisor_override": None}
-        for position, (option, value) in enumerate(plain.items(), start=3):
-            if any(v != value for v in _tuple(self.option(node, option, value, position), rank)):
-                return f"its windows have {option}"
-        window = _tuple(self.option(node, "kernel_size", None, 1), rank)
-        stride = self.option(node, "stride", None, 2)
-        return Pool(node, node, kind, window=window, stride=() if stride in (None, []) else _tuple(stride, rank))
-
-    def _reduction(self, node: fx.Node) -> Pool | str | None:
-        dims = self.option(node, "dim", node.kwargs.get("axis"), 1)
-        keepdim = bool(self.option(node, "keepdim", False, 2))
-        if dims is None or isinstance(dims, fx.Node):  # of all elements, or of two tensors
-            return None
-        name, result = call_name(node), node
-        if name == "max":  # returns values and indices
-            taken = {user: user.args[1] if call_name(user) in ("getitem", "getattr") else None for user in node.users}
-            values = [user for user, item in taken.items() if item in (0, "values")]
-            if len(values) != 1 or any(
-                user.users or item is None for user, item in taken.items() if user not in values
-            ):
-                return "its indices are used too"
-            result = values[0]
-        return Pool(node, result, "mean" if name == "mean" else "max", _tuple(dims), keepdim)
-
-    def _not_over_points(self, pool: Pool) -> str | None:
-        source = pool.call.all_input_nodes[0]
-        if any(call_name(user) in ARITHMETIC and source in user.all_input_nodes for user in pool.result.users):
-            return "combined with its own input, as in x - x.mean()"
-        passed, base = self.preceding(pool.call, TRANSPARENT)
-        layer = base.all_input_nodes[0] if self.kinds[base] == "norm" else base
-        weight = getattr(self.module(layer), "weight", None)
-        if isinstance(weight, Tensor) and not any(self.kinds[node] == "view" for node in passed):
-            places = weight.dim() - 2  # channels are before these in a convolution, and last in a linear layer
-            if {*pool.dims} & ({1, -1 - places} if places else {-1}):
-                return "over channels"
-        return None
-
-
-def _tuple(value: Any, rank: int = 1) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank

@@ -9,25 +9,38 @@ from bipointnet.nn.conv import BinaryConv
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.methods import Method
 
+SMALL = 0.01  # random weights in place of zeros have this fraction of their usual size
 
-def to_binary(module: nn.Module, method: Method) -> BinaryLinear:
-    """A 1-bit layer with the weights of a float layer."""
+
+def to_binary(module: nn.Module, method: Method, bias_matters: bool) -> tuple[BinaryLinear, list[str]]:
+    """A 1-bit layer with the weights of a float layer, and notes on what else changed.
+
+    A method without bias drops the bias of a layer only if it does not matter, because a BatchNorm follows.
+
+    The signs of a zero matrix are equal, and its scale is 0 in some methods, without a gradient to leave it. So a layer
+    that was initialized with zeros starts from small random weights instead; its output is nearly its bias, as before.
+    """
     weight: Tensor = module.weight  # pyright: ignore
     bias: Tensor | None = getattr(module, "bias", None)
     outputs, inputs, *places = weight.shape
-    with torch.random.fork_rng(devices=[]):  # the random initial weights are not used
+    with torch.random.fork_rng(devices=[]):  # leave the user's random numbers as they are
         new = BinaryConv(inputs, outputs, method, len(places)) if places else BinaryLinear(inputs, outputs, method)
     new.to(weight).train(module.training)  # device and dtype
+    notes = []
     with torch.no_grad():
-        new.weight.copy_(weight.reshape(outputs, inputs))
+        if weight.any():
+            new.weight.copy_(weight.reshape(outputs, inputs))
+        else:
+            new.weight.mul_(SMALL)
+            notes.append("its weights were 0 and are now small random ones")
         for name, scale in method.learned(new.weight).items():
             getattr(new, name).copy_(scale)
-        if bias is None:
+        if bias is None or (new.bias is None and not bias_matters):
+            notes += ["its bias is dropped, as BatchNorm follows"] * (bias is not None)
             new.bias = None
-        elif new.bias is not None:
-            new.bias.copy_(bias)
-            new.bias.requires_grad_(bias.requires_grad)
-    return new
+        else:
+            new.bias = nn.Parameter(bias.detach().clone(), requires_grad=bias.requires_grad)
+    return new, notes
 
 
 def why_unsupported(module: nn.Module) -> str | None:

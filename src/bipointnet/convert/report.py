@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from bipointnet.errors import UserError
 from bipointnet.nn.linear import BinaryLinear
 
 
@@ -27,8 +28,8 @@ class Row:
     why: why it did not change, or what else changed. bits_before, bits_after: of its parameters.
 
     Example:
-        >>> network, report = binarize(PointNet(num_classes=40))
-        >>> [row.now for row in report if row.kind == "pool"]
+        >>> network = binarize(PointNet(num_classes=40))
+        >>> [row.now for row in network.report if row.kind == "pool"]
         ['EntropyMax', 'EntropyMax', 'EntropyMax']
     """
 
@@ -43,19 +44,22 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """Rows in execution order, and notes on code that could not be inspected.
+    """The attribute `report` of a binarized network: rows in execution order, notes, and warnings.
+
+    notes: on code that could not be inspected. warnings: findings on the example that may be faults.
 
     Example:
-        >>> network, report = binarize(PointNet(num_classes=40, tnets=False))
-        >>> report.binarized
+        >>> network = binarize(PointNet(num_classes=40, tnets=False))
+        >>> network.report.binarized
         ['points.0.0', 'pooled.linear', 'head.0.0', 'head.1.0']
-        >>> report.kept
+        >>> network.report.kept
         {'first.0': "first: reads the network's input", 'last': 'last: no other layer reads it'}
-        >>> text = str(report)  # one line per row, and the totals
+        >>> print(network.report)  # one line per row, and the totals
     """
 
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -92,4 +96,18 @@ class Report:
         layers = len(self.binarized) + len(self.kept)
         ratio = self.bits_before / max(self.bits_after, 1)
         total = f"{len(self.binarized)} of {layers} layers in 1 bit; {self.bits_before:,} bits before, "
-        return "\n".join([*lines, f"{total}{self.bits_after:,} after ({ratio:.1f} times fewer)", *self.notes])
+        total = f"{total}{self.bits_after:,} after ({ratio:.1f} times fewer)"
+        return "\n".join([*lines, total, *self.notes, *(f"warning: {warning}" for warning in self.warnings)])
+
+
+def report_of(network: nn.Module) -> Report:
+    """`network.report`, with its type: nn.Module hides the types of attributes from type checkers.
+
+    Example:
+        >>> report_of(binarize(PointNet(num_classes=40, tnets=False))).binarized
+        ['points.0.0', 'pooled.linear', 'head.0.0', 'head.1.0']
+    """
+    report = getattr(network, "report", None)
+    if not isinstance(report, Report):
+        raise UserError(f"report_of: {type(network).__name__} has no report, expected a network made by binarize")
+    return report

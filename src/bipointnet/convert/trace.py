@@ -1,36 +1,32 @@
-"""Tracing a foreign network: its calls, their order and their inputs, as a torch.fx graph.
+"""Tracing a foreign network without data: its calls, their order and their inputs, as a torch.fx graph.
 
-A trace runs the network on symbols. The graph is then valid for every input and can replace the forward. torch.fx makes
+A trace runs the network on symbols. Its graph shows the data flow; the network keeps its own forward. torch.fx makes
 the trace; real networks need some additions:
 
-- `self.training` is a symbol of its own, so that F.dropout(x, training=self.training) keeps working;
+- `self.training` is a symbol of its own, so that F.dropout(x, training=self.training) can be traced;
 - tensors made for the size or device of a symbol (torch.eye(3, device=x.device)) are recorded;
 - a function without layers that cannot be traced, such as a neighbor search, is recorded as one opaque call;
-- arguments with a default keep it, and `x.is_cuda` is False: tensors made in a forward become buffers;
-- with an example, a branch on a shape is taken as for the example, and the network rejects inputs that would take a
-  different branch.
+- arguments with a default keep it, `x.is_cuda` is False, and a symbol has no `keys`: it stands for a tensor.
 """
 
 import copy
 import inspect
 import linecache
-import random
 import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
-from torch.fx.proxy import Attribute, TraceError
+from torch.fx.proxy import Attribute
 from torch.utils._pytree import tree_leaves
 
+from bipointnet.convert.sites import Site, called_name, chain_to, runs_forward
 from bipointnet.errors import UserError
 from bipointnet.nn.concat_linear import ConcatLinear
 from bipointnet.nn.fused_pool import PooledLayer, fused_layers
@@ -43,14 +39,14 @@ MAKERS = ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint
 class TracedNetwork:
     """A traced or recorded network.
 
-    root: a copy of the network; `graph` refers to its modules. obstacle: why the graph cannot replace the forward, or
-    None. opaque: functions that the graph contains as one call.
+    root: a copy of the network; `graph` refers to its modules. opaque: functions that the graph contains as one call.
+    recorded: whether the graph shows one run on an example.
     """
 
     root: nn.Module
     graph: fx.Graph
-    obstacle: str | None = None
     opaque: list[str] = field(default_factory=list)
+    recorded: bool = False
 
 
 class Untraceable(Exception):
@@ -83,22 +79,13 @@ def call_name(node: fx.Node) -> str:
     if node.op == "call_method":
         return str(node.target).strip("_")
     if node.op == "call_function" and "opaque" not in node.meta:
-        return getattr(node.target, "__name__", "").strip("_")
+        return called_name(node.target)
     return ""
 
 
 def scope(node: fx.Node) -> str:
     """The name of the module whose forward makes the call; "" for the network itself."""
     return next(reversed(node.meta.get("nn_module_stack") or [""]))
-
-
-def require_same_branch(condition: Any, expected: bool, place: str) -> None:
-    """Replaces a branch on a shape in a traced network: inputs must take the branch that the example took."""
-    if bool(condition) != expected:
-        raise UserError(
-            f"binarized network: this input takes a different branch at {place} than the example; "
-            "expected inputs of the same kind; binarize again with this batch as example="
-        )
 
 
 def copy_unfused(model: nn.Module) -> nn.Module:
@@ -132,78 +119,64 @@ def leaf_modules(root: nn.Module) -> set[nn.Module]:
     return {module for module in root.modules() if module is not root and leaf(module)}
 
 
+class _Symbol(fx.Proxy):
+    """A symbol for a tensor: `hasattr(x, "keys")` is False, by which networks tell tensors from dictionaries."""
+
+    @property
+    def keys(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise AttributeError("keys")
+
+
 class _Tracer(fx.Tracer):
-    def __init__(self, leaves: set[nn.Module], example: tuple[Any, ...] | None) -> None:
+    def __init__(self, leaves: set[nn.Module]) -> None:
         super().__init__()
-        self.leaves, self.example = leaves, example
-        self.values: dict[fx.Node, Any] = {}  # of the example
-        self.varying: set[fx.Node] = set()  # values that the next run may change: training flags, numbers from data
-        self.evaluating = False  # then modules compute values instead of recording calls
+        self.leaves = leaves
+        self.running: list[
+            tuple[nn.Module, int]
+        ] = []  # the modules whose forward is running, and the number of the run
+        self.runs = 0
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return m in self.leaves
 
-    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        return forward(*args, **kwargs) if self.evaluating else super().call_module(m, forward, args, kwargs)
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Symbol(node, self)
 
-    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: Any) -> Any:
-        return attr_val if self.evaluating else super().getattr(attr, attr_val, parameter_proxy_cache)
+    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        if m in self.leaves:
+            return super().call_module(m, forward, args, kwargs)
+        self.runs += 1
+        self.running.append((m, self.runs))
+        try:
+            return super().call_module(m, forward, args, kwargs)
+        finally:
+            self.running.pop()
 
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
-        if not torch.is_grad_enabled():
-            raise TraceError("torch.no_grad() would be lost")
-        return super().create_node(*args, **kwargs)
+        node = super().create_node(*args, **kwargs)
+        if node.op.startswith("call"):
+            owner, run = self.running[-1] if self.running else (self.root, 0)
+            stop = runs_forward(owner) if self.running else self._is_trace
+            called = call_name(node) or str(node.target)
+            node.meta["site"] = Site(self.path_of_module(owner) if self.running else "", run, called, chain_to(stop))
+        return node
+
+    def _is_trace(self, frame: FrameType) -> bool:
+        return frame.f_code.co_name == "trace" and frame.f_locals.get("self") is self
 
     def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> Any:
         made = super().create_args_for_root(root_fn, is_module, concrete_args)
-        given = iter(self.example or ())
-        for node in self.graph.nodes:
-            if node.op == "placeholder":
-                self.values[node] = next(given, node.args[0] if node.args else None)
         inside = {child for leaf in self.leaves for child in leaf.modules()}
         for name, module in self.root.named_modules():
             if module not in inside:
                 flag = self.create_proxy("get_attr", f"{name}.training".lstrip("."), (), {})
                 module.__dict__["training"] = flag
-                self.varying.add(flag.node)
-                self.values[flag.node] = False
         return made
 
     def to_bool(self, obj: fx.Proxy) -> bool:
         if isinstance(obj, Attribute) and obj.attr == "is_cuda":
             return False
-        if self.example is None:
-            return super().to_bool(obj)
-        value = self._value(obj.node)
-        if isinstance(value, Tensor) or obj.node in self.varying:
-            return super().to_bool(obj)
-        frame, line = _user_frames(traceback.walk_stack(None))[0]
-        place = f"{frame.f_code.co_filename}:{line}"
-        self.create_proxy("call_function", require_same_branch, (obj, bool(value), place), {})
-        return bool(value)
-
-    @torch.no_grad()
-    def _value(self, wanted: fx.Node) -> Any:
-        """The value of a node on the example."""
-        self.evaluating = True
-        with torch.random.fork_rng(devices=[]):
-            for node in [node for node in self.graph.nodes if node not in self.values]:
-                self.values[node] = self._run(node)
-                of_data = call_name(node) in ("item", "tolist")
-                if of_data or (not isinstance(self.values[node], Tensor) and self.varying & {*node.all_input_nodes}):
-                    self.varying.add(node)
-        self.evaluating = False
-        return self.values[wanted]
-
-    def _run(self, node: fx.Node) -> Any:
-        args, kwargs = fx.map_arg((node.args, node.kwargs), self.values.__getitem__)
-        if node.op == "get_attr":
-            owner, _, name = str(node.target).rpartition(".")
-            return getattr(self.root.get_submodule(owner), name)
-        if node.op == "call_method":
-            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-        target: Any = self.root.get_submodule(str(node.target)) if node.op == "call_module" else node.target
-        return target(*args, **kwargs)
+        return super().to_bool(obj)
 
 
 Location = tuple[dict[str, Any], str]  # a namespace and a name in it
@@ -219,7 +192,7 @@ def _functions_recorded(tracer: _Tracer, locations: list[Location]) -> Iterator[
                 return function(*args, **kwargs)
             proxy = tracer.create_proxy("call_function", function, args, kwargs)
             if opaque:
-                proxy.node.meta["opaque"] = True
+                proxy.node.meta["opaque"] = inspect.unwrap(function).__code__.co_names
             return proxy
 
         return call
@@ -233,18 +206,16 @@ def _functions_recorded(tracer: _Tracer, locations: list[Location]) -> Iterator[
         yield
 
 
-def trace(root: nn.Module, example: tuple[Any, ...] | None) -> TracedNetwork:
+def trace(root: nn.Module) -> TracedNetwork:
     """Trace `root`, which this modifies; raise Untraceable if it fails."""
-    modes = {module: module.training for module in root.modules()}
-    versions = {name: buffer._version for name, buffer in root.named_buffers()}
     root.eval()
     leaves, locations, opaque = leaf_modules(root), [], []
-    parameters = list(inspect.signature(root.forward).parameters.values())[len(example or ()) :]
+    parameters = inspect.signature(root.forward).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty and not isinstance(p.default, Tensor)}
     while True:
-        tracer, drawn = _Tracer(leaves, example), _random_state()
+        tracer = _Tracer(leaves)
         try:
-            with torch.enable_grad(), _functions_recorded(tracer, locations):
+            with torch.random.fork_rng(devices=[]), _functions_recorded(tracer, locations):
                 graph = tracer.trace(root, defaults)
             break
         except Exception as error:
@@ -253,50 +224,9 @@ def trace(root: nn.Module, example: tuple[Any, ...] | None) -> TracedNetwork:
                 raise Untraceable(_reason(error)) from error
             opaque.append(name)
         finally:
-            for module in modes:
+            for module in root.modules():
                 module.__dict__["training"] = False
-    if drawn != _random_state():
-        raise Untraceable("it draws random numbers that a trace would freeze")
-    stored = [f"self.{k}" for m in root.modules() for k, v in vars(m).items() if isinstance(v, fx.Proxy)]
-    stored += [name for name, buffer in root.named_buffers() if buffer._version != versions.get(name)]
-    for node in graph.nodes:
-        if node.op == "placeholder" and str(node.target).removesuffix("_1") in defaults:
-            node.target = str(node.target).removesuffix("_1")  # torch.fx renames arguments that keep their default
-    if example is not None and not _agree(root, graph, example):
-        raise Untraceable("its trace and the network differ on the example")
-    for module, mode in modes.items():
-        module.training = mode
-    return TracedNetwork(root, graph, f"its forward changes {stored[0]}" if stored else None, opaque)
-
-
-def _random_state() -> tuple[Any, ...]:
-    _, key, position, *_ = np.random.get_state()  # noqa: NPY002
-    return torch.get_rng_state().numpy().tobytes(), np.asarray(key).tobytes(), position, random.getstate()
-
-
-@torch.no_grad()
-def output_tensors(network: nn.Module, example: tuple[Any, ...]) -> list[Tensor]:
-    """All tensors in the output of the network for the example, in a fixed order."""
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            leaves = tree_leaves(network(*example))
-    except Exception as error:
-        raise UserError(
-            f"binarize: {type(network).__name__} does not run on the example ({type(error).__name__}: {error}); "
-            "expected its inputs, as a tensor or a tuple"
-        ) from error
-    inside = (value for leaf in leaves if hasattr(leaf, "__dict__") for value in tree_leaves(vars(leaf)))
-    return [leaf for leaf in (*leaves, *inside) if isinstance(leaf, Tensor)]
-
-
-def _agree(root: nn.Module, graph: fx.Graph, example: tuple[Any, ...]) -> bool:
-    expected = output_tensors(root, example)
-    try:
-        found = output_tensors(fx.GraphModule(root, graph).eval(), example)
-    except UserError:
-        return False
-    return len(found) == len(expected) and all(map(partial(torch.allclose, equal_nan=True), found, expected))
+    return TracedNetwork(root, graph, opaque)
 
 
 def _user_frames(frames: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:

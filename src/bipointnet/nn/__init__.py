@@ -15,6 +15,7 @@ from bipointnet.nn.linear import BinaryFactory, BinaryLinear, LinearFactory, as_
 from bipointnet.nn.methods import BNN, LSR, METHODS, XNOR, ABCNet, BiReal, IRNet, Method, XNORPlusPlus
 from bipointnet.nn.names import as_method, as_pool
 from bipointnet.nn.pools import POOLS, EntropyMax, EntropyMean, MaxPool, MeanPool, MeasuredMax
+from bipointnet.nn.scatter import ScatterPool
 from bipointnet.nn.sign import clipped, hard_sign, narrowing, polynomial, sign, straight
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "PointPool",
     "PooledLayer",
     "Reads",
+    "ScatterPool",
     "XNORPlusPlus",
     "as_linear",
     "as_method",

@@ -50,8 +50,9 @@ class ConcatLinear(nn.Module, Calibrated):
         if self.fused and isinstance(linear, nn.Linear):
             z = _sum(F.linear(x, w) for x, w in zip(parts, linear.weight.split(sizes, dim=1), strict=True))
             return z if linear.bias is None else z + linear.bias
-        # A scale per point is a mean over all parts: splitting the product gains nothing.
-        if not self.fused or not isinstance(linear, BinaryLinear) or linear.method.scales_points:
+        # A scale per point is a mean over all parts, and a center is one vector for them: splitting gains nothing.
+        whole = isinstance(linear, BinaryLinear) and (linear.method.scales_points or linear.center is not None)
+        if not self.fused or not isinstance(linear, BinaryLinear) or whole:
             return linear(concatenate(parts))
         weights = linear.method.binarize_weight(linear).split(sizes, dim=1)
         one = linear.weight.new_ones(())

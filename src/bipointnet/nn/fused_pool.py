@@ -24,7 +24,7 @@ from bipointnet.nn.concat_linear import ConcatLinear
 from bipointnet.nn.hooks import preserved_modes
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.pools import MaxPool
-from bipointnet.nn.product import EXACT_IN_HALF
+from bipointnet.nn.product import EXACT_IN_HALF, without_autocast
 
 EXACT_IN_SINGLE = 2**24
 MANY_WINNERS = 128  # among so few points nearly each has a maximum: on a GPU a product is faster than sums of rows
@@ -147,7 +147,9 @@ class PooledLayer(nn.Module, Calibrated):
         # A scale per point makes the product a float: fusing gains nothing, and rounding could change bits.
         scaled = isinstance(self.linear, BinaryLinear) and self.linear.method.scales_points
         if self.fused and self.norm is not None and isinstance(self.pool, MaxPool) and not scaled:
-            return self._after_maximum(x, self.norm) - self.pool.shift(x, counts)
+            with without_autocast(x):  # it would round the products
+                x = x.to(torch.promote_types(x.dtype, self.norm.weight.dtype))
+                return self._after_maximum(x, self.norm) - self.pool.shift(x, counts)
         z = self.linear(x)
         z = z if self.norm is None else self.norm(z)
         return self.pool(z if self.activation is None else self.activation(z), counts)

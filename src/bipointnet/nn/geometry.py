@@ -21,10 +21,11 @@ The operations that choose points are opaque to torch.compile, which would unrol
 gradients to coordinates; gathered and interpolated features have gradients.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,6 +38,18 @@ PAIRS = {"cpu": 2**20, "cuda": 2**28}
 
 # Squares of the distances must not overflow float32.
 LARGEST = 1e15
+
+# Called as observer(function, args, kwargs) instead of the function. In this way export sees which searches there are.
+OBSERVERS: list[Callable[[Any, Any, Any], Any]] = []
+Function = TypeVar("Function", bound=Callable)
+
+
+def _observed(function: Function) -> Function:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return OBSERVERS[-1](function, args, kwargs) if OBSERVERS else function(*args, **kwargs)
+
+    return call  # pyright: ignore[reportReturnType]
 
 
 class Neighbors(NamedTuple):
@@ -62,6 +75,7 @@ def gather(x: Tensor, index: Tensor) -> Tensor:
     return rows.view(*index.shape, channels)
 
 
+@_observed
 def farthest_points(points: Tensor, count: int) -> Tensor:
     """Farthest point sampling: p_1 is farthest from the centroid, p_i is farthest from all before it.
 
@@ -85,6 +99,7 @@ def farthest_points(points: Tensor, count: int) -> Tensor:
     return FARTHEST_POINTS(points.detach(), count)
 
 
+@_observed
 def nearest(centers: Tensor, points: Tensor, k: int, dilation: int = 1, ties: Tensor | None = None) -> Neighbors:
     """The k nearest points of each center, or every d-th of the k d nearest, in space or in a feature space.
 
@@ -118,6 +133,7 @@ def nearest(centers: Tensor, points: Tensor, k: int, dilation: int = 1, ties: Te
     return Neighbors(index, square, torch.full_like(index[..., 0], found))
 
 
+@_observed
 def ball(centers: Tensor, points: Tensor, radius: float, limit: int) -> Neighbors:
     """The points with |p - center| <= radius, at most the `limit` nearest.
 
@@ -143,6 +159,7 @@ def ball(centers: Tensor, points: Tensor, radius: float, limit: int) -> Neighbor
     return Neighbors(index, square, inside.sum(dim=-1))
 
 
+@_observed
 def three_nearest(centers: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
     """The three nearest points of each center and their weights, inverse to the squared distance.
 
@@ -165,6 +182,7 @@ def three_nearest(centers: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
     return index, weight / (weight[..., :1] + weight[..., 1:2] + weight[..., 2:])
 
 
+@_observed
 def interpolate(features: Tensor, index: Tensor, weight: Tensor) -> Tensor:
     """y = sum over i of w_i * features[index_i], with gradients for features; index and weight by `three_nearest`.
 
@@ -173,6 +191,7 @@ def interpolate(features: Tensor, index: Tensor, weight: Tensor) -> Tensor:
     return (gather(features, index) * weight[..., None].to(features.dtype)).sum(dim=-2)
 
 
+@_observed
 def density(points: Tensor, bandwidth: float) -> Tensor:
     """Gaussian kernel density at each point, including the point itself.
 

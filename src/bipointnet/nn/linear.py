@@ -35,6 +35,7 @@ class BinaryLinear(nn.Module, Calibrated):
     beta: Tensor
     offset: Tensor
     narrowness: Tensor
+    center: Tensor | None  # (in_features,), subtracted from the inputs; `binarize` sets it where inputs are 0 or 1
 
     def __init__(self, in_features: int, out_features: int, method: Method | str) -> None:
         super().__init__()
@@ -47,6 +48,7 @@ class BinaryLinear(nn.Module, Calibrated):
             self.register_parameter(name, scale)
         for name, value in self.method.scheduled().items():
             self.register_buffer(name, value, persistent=False)
+        self.register_buffer("center", None)
 
     @staticmethod
     def of(method: Method | str) -> "BinaryFactory":
@@ -61,7 +63,12 @@ class BinaryLinear(nn.Module, Calibrated):
 
     def factors(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Inputs and weights of +-1, and the scale of their product."""
-        return self.method.binarize_input(x, self), self.method.binarize_weight(self), self.method.scale(self)
+        a = self.method.binarize_input(self.centered(x), self)
+        return a, self.method.binarize_weight(self), self.method.scale(self)
+
+    def centered(self, x: Tensor) -> Tensor:
+        """The inputs whose signs this layer reads."""
+        return x if self.center is None else x - self.center
 
     def product(self, a: Tensor, w: Tensor) -> Tensor:
         """A . W^T of any numbers, in the layout of this layer."""
@@ -73,7 +80,7 @@ class BinaryLinear(nn.Module, Calibrated):
 
     def point_scale(self, x: Tensor) -> Tensor | None:
         """The factor of the outputs at each point, or None if the method has none."""
-        return self.method.point_scale(x)
+        return self.method.point_scale(self.centered(x))
 
     def forward(self, x: Tensor) -> Tensor:
         z = self.product_of_signs(*self.factors(x))
@@ -83,7 +90,7 @@ class BinaryLinear(nn.Module, Calibrated):
 
     def calibrate(self, x: Tensor) -> None:
         """Set the values that depend on the first input."""
-        self.method.calibrate(self, x)
+        self.method.calibrate(self, self.centered(x))
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, {self.method}"

@@ -59,8 +59,8 @@ class Method:
         return sign(x, self.slope)
 
     def input_threshold(self, layer: BinaryLinear) -> Tensor:
-        """The smallest input that becomes +1."""
-        return layer.weight.new_zeros(())
+        """The smallest input that becomes +1: a scalar, or one per input (K,) where the layer has a center."""
+        return layer.weight.new_zeros(()) if layer.center is None else layer.center
 
     def binarize_weight(self, layer: BinaryLinear) -> Tensor:
         """Weights of +-1 of a layer, with the gradient of this method."""
@@ -203,7 +203,7 @@ class ABCNet(Method):
         return sign((x + layer.offset).clamp(0, 1) - 0.5, self.slope)
 
     def input_threshold(self, layer: BinaryLinear) -> Tensor:
-        return 0.5 - layer.offset
+        return super().input_threshold(layer) + 0.5 - layer.offset
 
     def binarize_weight(self, layer: BinaryLinear) -> Tensor:
         return sign(layer.weight - layer.weight.mean(), straight)
@@ -270,7 +270,7 @@ class LSR(Method):
     Gradient:  as BNN with W' for W, through the mean;  g_alpha = sum(g_Z * (sign(A) . sign(W')^T))
 
     alpha is one scalar per layer. `calibrate` sets it to std(A . W'^T) / std(sign(A) . sign(W')^T) on the first real
-    batch, or to std(W') / std(sign(W')) if that is not finite.
+    batch, or to std(W') / std(sign(W')) if that is 0 or not finite: with alpha = 0 no weight would have a gradient.
     """
 
     bias: ClassVar[bool] = False
@@ -292,13 +292,13 @@ class LSR(Method):
         centered = layer.weight - layer.weight.mean()
         product = layer.product(hard_sign(x), hard_sign(centered))
         ratio = layer.product(x, centered).std(unbiased=False) / product.std(unbiased=False)
-        layer.alpha.copy_(ratio if ratio.isfinite() else self._weight_ratio(layer.weight))
+        layer.alpha.copy_(ratio if ratio.isfinite() and ratio > 0 else self._weight_ratio(layer.weight))
 
     @staticmethod
     def _weight_ratio(weight: Tensor) -> Tensor:
         centered = weight.detach() - weight.detach().mean()
         ratio = centered.std(unbiased=False) / hard_sign(centered).std(unbiased=False)
-        return torch.where(ratio.isfinite(), ratio, torch.ones_like(ratio))
+        return torch.where(ratio.isfinite() & (ratio > 0), ratio, torch.ones_like(ratio))
 
 
 def _centered_rows(weight: Tensor) -> Tensor:

@@ -12,8 +12,12 @@ Gradients, with G = g_Z. All scaling is moved to the small matrices, so that Z i
 
 The last one follows from <G, A W^T> = <G^T A, W>. On a GPU, G is rounded to bfloat16. It has the range of float32, so
 no loss scaling is needed, and +-1 are exact in it.
+
+Under torch.autocast, inputs may come in bfloat16 or float16 and weights in float32. The product ignores autocast, which
+would round it, computes in the wider of the two types, at least in float32, and returns the wider of the two.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from typing import Any
 
@@ -21,6 +25,18 @@ import torch
 from torch import Tensor
 
 EXACT_IN_HALF = 2048
+
+
+def exact_type(*tensors: Tensor) -> torch.dtype:
+    """The widest dtype of the tensors, at least float32."""
+    return reduce(torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32)
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    """Switches torch.autocast off on the device of x: it would round sums of +-1."""
+    device = x.device.type
+    on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return torch.autocast(device, enabled=False) if on else nullcontext()
 
 
 def _integer_product(a: Tensor, w: Tensor) -> Tensor:
@@ -34,21 +50,24 @@ def _integer_product(a: Tensor, w: Tensor) -> Tensor:
 class _BinaryProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, w: Tensor, scale: Tensor) -> Tensor:
-        ctx.small = torch.bfloat16 if a.is_cuda and a.dtype == torch.float32 else a.dtype
-        if ctx.small == torch.bfloat16:
-            a, w = a.half(), w.half()
-        ctx.save_for_backward(a, w, scale)
-        return _integer_product(a, w) * scale
+        kind, wider, ctx.given = exact_type(a, w), torch.promote_types(a.dtype, w.dtype), a.dtype
+        on_gpu = a.is_cuda and kind == torch.float32
+        ctx.small = torch.bfloat16 if on_gpu else kind
+        with without_autocast(a):
+            a, w = (a.half(), w.half()) if on_gpu else (a.to(kind), w.to(kind))
+            ctx.save_for_backward(a, w, scale)
+            return (_integer_product(a, w) * scale.to(kind)).to(wider)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         a, w, scale = ctx.saved_tensors
-        g, kind = grads[0].to(ctx.small), grads[0].dtype  # (R, M)
+        g, kind = grads[0].to(ctx.small), exact_type(grads[0])  # (R, M)
         column = scale.reshape(-1, 1)  # (M, 1) or (1, 1)
-        grad_a = g @ (w.to(kind) * column).to(ctx.small)
-        unscaled = (g.T @ a.to(ctx.small)).to(kind)  # (M, K)
-        grad_scale = (unscaled * w).sum(dim=1)  # (M,)
-        return grad_a.to(kind), unscaled * column, grad_scale.sum() if scale.dim() == 0 else grad_scale
+        with without_autocast(a):
+            grad_a = g @ (w.to(kind) * column).to(ctx.small)
+            unscaled = (g.T @ a.to(ctx.small)).to(kind)  # (M, K)
+            grad_scale = (unscaled * w).sum(dim=1)  # (M,)
+        return grad_a.to(ctx.given), unscaled * column, grad_scale.sum() if scale.dim() == 0 else grad_scale
 
 
 def binary_product(a: Tensor, w: Tensor, scale: Tensor) -> Tensor:
