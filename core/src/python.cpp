@@ -13,8 +13,12 @@
 #include "clouds/read.h"
 #include "engine/delta.h"
 #include "engine/model.h"
+#include "engine/plan.h"
 #include "format/bits.h"
+#include "format/cost.h"
 #include "format/file.h"
+#include "format/operations.h"
+#include "format/program.h"
 #include "kernels/dispatch.h"
 
 namespace nb = nanobind;
@@ -65,27 +69,109 @@ nb::object predict(const Model& model, Batch points, bool raw, unsigned threads,
 }
 
 template <class T>
-nb::object value_array(const bipointnet::Value& value) {
-  auto numbers = std::make_unique<T[]>(value.numbers.size());
-  for (std::size_t i = 0; i < value.numbers.size(); ++i) numbers[i] = static_cast<T>(value.numbers[i]);
-  if (value.rows == 0) return array(std::move(numbers), {value.columns});
-  return array(std::move(numbers), {value.rows, value.columns});
-}
-
-nb::list trace(const Model& model, Matrix points, bool raw, int category) {
-  require_channels(model, points.shape(1));
-  nb::list values;
-  for (const bipointnet::Value& value : model.trace(points.data(), points.shape(0), raw, category)) {
-    values.append(value.bits ? value_array<std::uint8_t>(value) : value_array<float>(value));
-  }
-  return values;
-}
-
-template <class T>
 nb::object array_of(std::vector<T> values, std::initializer_list<std::size_t> shape) {
   auto* owned = new std::vector<T>(std::move(values));
   nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
   return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), shape, owner));
+}
+
+// The shape of a value: without an axis for the cloud, with one for a set and two for groups.
+std::vector<std::size_t> shape_of(const bipointnet::Network& network, const bipointnet::Value& value,
+                                  const std::vector<std::size_t>& sizes) {
+  const bipointnet::Domain& domain = network.domains[bipointnet::size(value.domain)];
+  const std::size_t elements = sizes[bipointnet::size(value.domain)];
+  std::vector<std::size_t> shape;
+  if (domain.type == bipointnet::Domain::Type::set) shape = {elements};
+  if (domain.type == bipointnet::Domain::Type::groups) {
+    const std::size_t centers = sizes[bipointnet::size(domain.parent)];
+    if (network.domains[bipointnet::size(domain.parent)].type == bipointnet::Domain::Type::set) shape = {centers};
+    shape.push_back(elements / centers);
+  }
+  if (value.kind != bipointnet::Kind::indices) shape.push_back(bipointnet::size(value.channels));
+  return shape;
+}
+
+template <class To, class From>
+nb::object converted_array(const std::vector<From>& values, const std::vector<std::size_t>& shape) {
+  auto* owned = new std::vector<To>(values.begin(), values.end());
+  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<To>*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, To>(owned->data(), shape.size(), shape.data(), owner));
+}
+
+nb::dict trace(const Model& model, Matrix points, bool raw, int category) {
+  require_channels(model, points.shape(1));
+  const bipointnet::Network& network = model.network();
+  std::vector<bipointnet::Traced> traced;
+  {
+    nb::gil_scoped_release unlocked;
+    traced = model.trace(points.data(), points.shape(0), raw, category);
+  }
+  const std::vector<std::size_t> sizes = network.sizes(points.shape(0));
+  nb::dict values;
+  for (std::size_t v = 0; v < traced.size(); ++v) {
+    const bipointnet::Value& value = network.values[v];
+    const std::vector<std::size_t> shape = shape_of(network, value, sizes);
+    values[value.name.c_str()] = value.kind == bipointnet::Kind::floats ? converted_array<float>(traced[v].numbers, shape)
+                                 : value.kind == bipointnet::Kind::bits
+                                     ? converted_array<std::uint8_t>(traced[v].numbers, shape)
+                                     : converted_array<std::int64_t>(traced[v].indices, shape);
+  }
+  return values;
+}
+
+nb::list names_of(const bipointnet::Network& network, const std::vector<int>& values) {
+  nb::list names;
+  for (const int value : values) names.append(network.values[bipointnet::size(value)].name);
+  return names;
+}
+
+// "cloud", "points", "set 2", "groups 3".
+std::string domain_name(const bipointnet::Network& network, int domain) {
+  switch (network.domains[bipointnet::size(domain)].type) {
+    case bipointnet::Domain::Type::cloud: return "cloud";
+    case bipointnet::Domain::Type::set: return domain == 1 ? "points" : "set " + std::to_string(domain);
+    default: return "groups " + std::to_string(domain);
+  }
+}
+
+// The operations of a model, with their cost for a cloud of `points` points. The domain is that of the elements that an
+// operation runs on: a pool's is the one that it reduces.
+nb::list program(const Model& model, std::size_t points) {
+  const bipointnet::Network& network = model.network();
+  const std::vector<std::size_t> sizes = network.sizes(points);
+  nb::list list;
+  for (const bipointnet::Operation& operation : network.operations) {
+    const int domain = bipointnet::domain_of(network, operation);
+    const bipointnet::Cost cost = bipointnet::cost(network, operation, sizes);
+    nb::dict dict;
+    dict["op"] = bipointnet::rule_of(operation.op).name;
+    dict["in"] = names_of(network, operation.in);
+    dict["out"] = names_of(network, operation.out);
+    dict["inputs"] = operation.inputs;
+    dict["outputs"] = operation.outputs;
+    dict["domain"] = domain_name(network, domain);
+    dict["elements"] = sizes[bipointnet::size(domain)];
+    dict["float_multiply_adds"] = cost.float_multiply_adds;
+    dict["bit_multiply_adds"] = cost.bit_multiply_adds;
+    dict["distances"] = cost.distances;
+    list.append(dict);
+  }
+  return list;
+}
+
+nb::list operations() {
+  nb::list list;
+  for (const bipointnet::OperationText& row : bipointnet::operation_texts()) {
+    nb::dict dict;
+    dict["op"] = row.op;
+    dict["operands"] = row.operands;
+    dict["results"] = row.results;
+    dict["fields"] = row.fields;
+    dict["tensors"] = row.tensors;
+    dict["cost"] = row.cost;
+    list.append(dict);
+  }
+  return list;
 }
 
 // Names of columns in a file may be any bytes.
@@ -190,6 +276,7 @@ NB_MODULE(_core, module) {
              "Bit c % 64 of word c // 64 is 1 where column c is >= 0 (-0.0 too), 0 where it is negative or NaN; "
              "pad bits are 0.");
   module.def("delta", &bipointnet::delta, nb::arg("n"), "Phi^-1(2^(-1/n)), the shift of a max pool over n points.");
+  module.def("operations", &operations, "The table of all operations of the format.");
   module.def(
       "isas",
       [] {
@@ -219,5 +306,8 @@ NB_MODULE(_core, module) {
            "Logits (B, classes) of clouds (B, N, C), or (B, N, classes) if the model has logits per point.\n\n"
            "category: the category of all clouds, or -1 if the model has no categories.")
       .def("trace", &trace, nb::arg("points"), nb::arg("raw"), nb::arg("category") = -1,
-           "The value after every operation, for a cloud (N, C).");
+           "All values for a cloud (N, C), by name: (K,) of the cloud, (n, K) of a set, (m, k, K) of groups; indices have no\n"
+           "last axis. Bits are uint8, floats float32, indices int64.")
+      .def("program", &program, nb::arg("points"),
+           "The operations with operands, results and cost, for clouds of `points` points.");
 }

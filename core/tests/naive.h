@@ -1,388 +1,236 @@
-// Random networks, a simple interpreter of docs/format.md, and the law that the engine computes the same values.
+// An interpreter of docs/format.md with plain loops, which shares no code with the engine but delta(). It is slow, and
+// exact in every bit when it is compiled with -ffp-contract=off.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <iostream>
-#include <limits>
-#include <random>
-#include <vector>
+#include "naive_ops.h"
 
-#include "check.h"
-#include "engine/delta.h"
-#include "engine/model.h"
-#include "kernels/dispatch.h"
+namespace bipointnet::naive {
 
-namespace bipointnet {
-
-inline std::mt19937_64& rng() {
-  static std::mt19937_64 rng(2);
-  return rng;
+// min(most, max(least, round(factor n)))
+inline std::size_t size_by_rule(const SizeRule& rule, std::size_t n) {
+  const double number = rule.factor * static_cast<double>(n);
+  const double rounded = rule.rounding == Rounding::floor  ? std::floor(number)
+                         : rule.rounding == Rounding::ceil ? std::ceil(number)
+                                                           : std::nearbyint(number);
+  return static_cast<std::size_t>(std::min<double>(rule.most, std::max<double>(rule.least, rounded)));
 }
 
-inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-inline int below(int limit) { return static_cast<int>(rng()() % static_cast<unsigned>(limit)); }
-
-// In [-1, 1].
-inline float number() { return static_cast<float>(below(2001) - 1000) / 1000.0f; }
-
-// Builds programs operation by operation, with random tensors.
-struct Builder {
-  Network network;
-  int width = 0;
-  bool points = false;
-  int matrices = 0;
-
-  explicit Builder(int channels, int classes) {
-    network.channels = channels;
-    network.normalize = true;
-    for (int i = 0; i < classes; ++i) network.classes.push_back("class " + std::to_string(i));
+class Interpreter {
+ public:
+  explicit Interpreter(const Network& network)
+      : network_(network), extents_(network.domains.size()), values_(network.values.size()) {
+    extents_[0] = {1, 1, {1}};
   }
 
-  Layer& add(Op op, int outputs) {
-    Layer layer;
-    layer.op = op;
-    layer.inputs = width;
-    layer.outputs = outputs;
-    layer.on_points = points;
-    width = outputs;
-    network.layers.push_back(layer);
-    return network.layers.back();
-  }
-
-  void start() {
-    width = 0;
-    points = false;
-    add(Op::points, network.channels);
-    points = true;
-  }
-
-  // Repeats the operations from `from` to `to` - 1 with the same weights.
-  void repeat(std::size_t from, std::size_t to) {
-    for (std::size_t i = from; i < to; ++i) network.layers.push_back(Layer(network.layers[i]));
-    width = network.layers.back().outputs;
-    points = true;
-  }
-
-  void remember(Layer& layer) {
-    layer.kept = static_cast<int>(network.kept.size());
-    network.kept.push_back({layer.on_points, layer.outputs});
-  }
-
-  void keep() { remember(add(Op::keep, width)); }
-
-  void category(int count) {
-    width = 0;
-    points = false;
-    add(Op::category, count);
-    network.categories.assign(at(count), "kind");
-  }
-
-  void join(const std::vector<int>& numbers) {
-    int joined = 0;
-    for (const int number : numbers) joined += network.kept[at(number)].width;
-    width = 0;
-    points = false;
-    add(Op::join, joined).joined = numbers;
-    points = true;
-  }
-
-  void dense(int outputs, Activation activation) {
-    const int inputs = width;
-    Layer& layer = add(Op::dense, outputs);
-    layer.activation = activation;
-    for (int i = 0; i < inputs * outputs; ++i) layer.weight.push_back(number());
-    for (int i = 0; i < outputs; ++i) layer.bias.push_back(0.3f * number());
-  }
-
-  void sign() { add(Op::sign, width); }
-
-  void compare(float at) { add(Op::compare, width).at = at; }
-
-  void sign_scaled() { add(Op::sign_scaled, width); }
-
-  void shift() { add(Op::shift, width); }
-
-  void transform(int matrix) { add(Op::transform, width).matrix = matrix; }
-
-  Layer& weights(Op op, int outputs) {
-    const int inputs = width;
-    Layer& layer = add(op, outputs);
-    const std::size_t words = words_for(at(inputs));
-    for (std::size_t i = 0; i < at(outputs) * words; ++i) {
-      const bool last = i % words == words - 1 && inputs % 64 != 0;
-      layer.bits.push_back(rng()() & (last ? (std::uint64_t{1} << inputs % 64) - 1 : ~std::uint64_t{0}));
+  // cloud: points x channels, normalized if that is wanted.
+  std::vector<Value> run(const std::vector<float>& cloud, int category) {
+    const std::size_t channels = size(network_.channels), points = cloud.size() / channels;
+    set_extent(1, points);
+    for (const Operation& op : network_.operations) {
+      if (op.op == Op::points) {
+        result(op) = floats_of(points, channels);
+        result(op).floats = cloud;
+      } else if (op.op == Op::category) {
+        result(op) = bits_of(1, network_.categories.size());
+        result(op).bits[size(category)] = 1;
+      } else {
+        evaluate(op);
+      }
     }
-    return layer;
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      const auto domain = size(network_.values[i].domain);
+      if (network_.domains[domain].type == Domain::Type::groups) values_[i].counts = extents_[domain].counts;
+    }
+    return std::move(values_);
   }
 
-  // Near K / 2, where bits vary; a few are constant.
-  static void thresholds(Layer& layer) {
-    for (int m = 0; m < layer.outputs; ++m) {
-      const int near = layer.inputs / 2 + below(5) - 2, none = layer.inputs + 1;
-      const int threshold = m % 11 == 0 ? none : m % 13 == 0 ? 0 : near;
-      layer.threshold.push_back(static_cast<std::int16_t>(std::clamp(threshold, 0, none)));
+ private:
+  const Value& operand(const Operation& op, std::size_t i) const { return values_[size(op.in[i])]; }
+
+  const Value* optional_operand(const Operation& op, std::size_t i) const {
+    return i < op.in.size() ? &operand(op, i) : nullptr;
+  }
+
+  Value& result(const Operation& op) { return values_[size(op.out[0])]; }
+
+  int domain_of(int value) const { return network_.values[size(value)].domain; }
+
+  const Extent& extent_of(int value) const { return extents_[size(domain_of(value))]; }
+
+  // A set of `count` elements.
+  void set_extent(std::size_t domain, std::size_t count) {
+    extents_[domain] = {1, count, {static_cast<std::uint32_t>(count)}};
+  }
+
+  void evaluate(const Operation& op) {
+    switch (op.op) {
+      case Op::farthest:
+      case Op::nearest:
+      case Op::ball: return search(op);
+      case Op::bilinear_pool: return pool_bits(op);
+      default: result(op) = evaluated(op);
     }
   }
 
-  void bilinear(int outputs) { thresholds(weights(Op::bilinear, outputs)); }
-
-  void pool(int outputs, Pool kind, bool shifted, bool keeps = false) {
-    const int inputs = width;
-    Layer& layer = weights(Op::bilinear_pool, outputs);
-    layer.pool = kind;
-    layer.shifted = shifted;
-    for (int m = 0; m < outputs; ++m) {
-      const double middle = inputs / 2.0 + (kind == Pool::mean ? 0.3 : 0.2 * inputs) * double{number()};
-      layer.line.push_back(middle);
-      layer.line.push_back(kind == Pool::mean ? 0 : std::sqrt(inputs) / 2 * (0.8 + 0.3 * double{number()}));
+  Value evaluated(const Operation& op) const {
+    const Value& a = operand(op, 0);
+    switch (op.op) {
+      case Op::interpolate: return interpolate(a, operand(op, 1), operand(op, 2), op.guard, op.epsilon);
+      case Op::density: return density(a, op.bandwidth);
+      case Op::gather: return gathered(a, operand(op, 1));
+      case Op::broadcast: return broadcast(op);
+      case Op::flatten: return flatten(op, a, extent_of(op.in[0]));
+      case Op::size: return sizes(op);
+      case Op::concat: return joined(op);
+      case Op::slice: return sliced(op, a);
+      case Op::add:
+      case Op::subtract:
+      case Op::multiply:
+      case Op::divide: return arithmetic(op.op, a, operand(op, 1));
+      case Op::affine: return affine(op, a);
+      case Op::function: return applied(op, a);
+      case Op::dense: return dense(op, a);
+      case Op::transform: return transformed(op);
+      case Op::mix: return mix(a, operand(op, 1), extent_of(op.in[1]));
+      case Op::outer: return outer(a, operand(op, 1), extent_of(op.in[0]));
+      case Op::pool: return pool(op, a, extent_of(op.in[0]));
+      case Op::sign: return signs(op, a);
+      case Op::mean_abs: return mean_abs(op, a);
+      case Op::bilinear: return thresholded(op, a.rows, Counts(op, a));
+      case Op::bilinear_float: return bilinear_float(op, a, optional_operand(op, 1));
+      default: throw std::logic_error("an operation that is evaluated elsewhere");
     }
-    if (keeps) {
-      thresholds(layer);
-      remember(layer);
+  }
+
+  void search(const Operation& op) {
+    const auto domain = size(domain_of(op.out[0]));
+    const SizeRule& rule = network_.domains[domain].count;
+    if (op.op == Op::farthest) {
+      const Value& points = operand(op, 0);
+      result(op) = indices_of(farthest(points, size_by_rule(rule, points.rows), op.order));
+      return set_extent(domain, result(op).rows);
     }
-    points = false;
+    const Value &centers = operand(op, 0), &points = operand(op, 1), *ties = optional_operand(op, 2);
+    const std::size_t slots = size_by_rule(rule, points.rows);
+    const Groups groups = op.op == Op::nearest ? nearest(centers, points, ties, slots, size(op.dilation))
+                                               : ball(centers, points, ties, slots, op.radius, op.order);
+    extents_[domain] = {centers.rows, slots, groups.counts};
+    result(op) = indices_of(groups.indices);
   }
 
-  void pool_floats(Pool kind) {
-    add(Op::pool, width).pool = kind;
-    points = false;
+  void pool_bits(const Operation& op) {
+    const Value& x = operand(op, 0);
+    const Counts counts(op, x);
+    if (op.out.size() == 2) values_[size(op.out[1])] = thresholded(op, x.rows, counts);
+    result(op) = bilinear_pool(op, x, counts, extent_of(op.in[0]));
   }
 
-  void bilinear_float(int outputs, Activation activation, Op op = Op::bilinear_float) {
-    Layer& layer = weights(op, outputs);
-    layer.activation = activation;
-    for (int m = 0; m < 2 * outputs; ++m) layer.line.push_back(double{0.1f * number()});
+  static Value gathered(const Value& a, const Value& indices) {
+    Value y = value_of(a.kind, indices.rows, a.columns);
+    for (std::size_t i = 0; i < y.rows; ++i) {
+      for (std::size_t c = 0; c < y.columns; ++c) copy_channel(y, i, c, a, indices.indices[i], c);
+    }
+    return y;
   }
 
-  void matrix(int size) {
-    Layer& layer = add(Op::matrix, size);
-    layer.matrix = matrices++;
-    points = false;
+  // The element of domain `to` that an element of `from` belongs to.
+  std::size_t ancestor(std::size_t element, int from, int to) const {
+    for (int domain = from; domain != to; domain = network_.domains[size(domain)].parent) {
+      element /= extents_[size(domain)].slots;
+    }
+    return element;
   }
+
+  Value broadcast(const Operation& op) const {
+    const Value& a = operand(op, 0);
+    const int from = domain_of(op.in[1]), to = domain_of(op.in[0]);
+    Value y = value_of(a.kind, extent_of(op.in[1]).elements(), a.columns);
+    for (std::size_t i = 0; i < y.rows; ++i) {
+      for (std::size_t c = 0; c < y.columns; ++c) copy_channel(y, i, c, a, ancestor(i, from, to), c);
+    }
+    return y;
+  }
+
+  Value sizes(const Operation& op) const {
+    const Extent& extent = extent_of(op.in[0]);
+    Value y = floats_of(extent.parents, 1);
+    for (std::size_t i = 0; i < y.rows; ++i) y.floats[i] = static_cast<float>(extent.counted(i, op.over));
+    return y;
+  }
+
+  Value joined(const Operation& op) const {
+    const Value& first = operand(op, 0);
+    Value y = value_of(first.kind, first.rows, size(op.outputs));
+    std::size_t column = 0;
+    for (std::size_t part = 0; part < op.in.size(); ++part) {
+      for (std::size_t c = 0; c < operand(op, part).columns; ++c, ++column) {
+        for (std::size_t i = 0; i < y.rows; ++i) copy_channel(y, i, column, operand(op, part), i, c);
+      }
+    }
+    return y;
+  }
+
+  static Value sliced(const Operation& op, const Value& a) {
+    Value y = value_of(a.kind, a.rows, size(op.to - op.from));
+    for (std::size_t i = 0; i < y.rows; ++i) {
+      for (std::size_t c = 0; c < y.columns; ++c) copy_channel(y, i, c, a, i, size(op.from) + c);
+    }
+    return y;
+  }
+
+  static Value applied(const Operation& op, const Value& a) {
+    Value y = floats_of(a.rows, a.columns);
+    for (std::size_t i = 0; i < y.floats.size(); ++i) y.floats[i] = function_of(op.function, op.slope, a.floats[i]);
+    return y;
+  }
+
+  static Value signs(const Operation& op, const Value& a) {
+    Value y = bits_of(a.rows, a.columns);
+    for (std::size_t i = 0; i < y.bits.size(); ++i) y.bits[i] = a.floats[i] >= op.at;
+    return y;
+  }
+
+  Value transformed(const Operation& op) const {
+    const Value &x = operand(op, 0), &matrix = operand(op, 1);
+    Value y = floats_of(x.rows, size(op.outputs));
+    for (std::size_t i = 0; i < y.rows; ++i) {
+      const float* rows = &matrix.floats[ancestor(i, domain_of(op.in[0]), domain_of(op.in[1])) * matrix.columns];
+      for (std::size_t c = 0; c < y.columns; ++c) {
+        y.number(i, c) = sum_of_products(&x.floats[i * x.columns], 1, rows + c, y.columns, x.columns);
+      }
+    }
+    return y;
+  }
+
+  const Network& network_;
+  std::vector<Extent> extents_;  // of the domains
+  std::vector<Value> values_;
 };
 
-struct Naive {
-  std::vector<std::vector<float>> rows;  // one per point, or one
-};
-
-inline std::vector<float> activated(std::vector<float> y, Activation activation) {
-  for (float& v : y) {
-    if (activation == Activation::relu) v = v > 0 ? v : 0.0f;
-    if (activation == Activation::hardtanh) v = v < -1 ? -1.0f : v > 1 ? 1.0f : v;
-  }
-  return y;
+// All values of a network, by number, for cloud = points x channels. raw: the cloud is not normalized, whatever the
+// network says. Throws Refused. Logits that are not finite are not refused.
+inline std::vector<Value> run(const Network& network, const std::vector<float>& cloud, bool raw, int category) {
+  const bool normalizes = network.normalize && !raw;
+  return Interpreter(network).run(normalizes ? normalized(cloud, size(network.channels)) : cloud, category);
 }
 
-inline int agreements(const Layer& layer, int m, const std::vector<float>& bits) {
-  int count = 0;
-  for (int k = 0; k < layer.inputs; ++k) {
-    const std::uint64_t word = layer.bits[at(m) * words_for(at(layer.inputs)) + at(k) / 64];
-    count += (word >> k % 64 & 1) == (bits[at(k)] != 0);
-  }
-  return count;
+inline const std::vector<float>& logits(const Network& network, const std::vector<Value>& values) {
+  return values[size(network.operations.back().out[0])].floats;
 }
 
-// sum over k of w[k * step] x[k], in order, rounded after every operation.
-inline float product(const float* w, std::size_t step, const std::vector<float>& x, int size) {
-  volatile float sum = 0;
-  for (int k = 0; k < size; ++k) {
-    volatile float term = w[at(k) * step] * x[at(k)];
-    sum = k == 0 ? term : sum + term;
-  }
-  return sum;
-}
-
-// The mean of |x|, from eight partial sums.
-inline float mean_abs(const std::vector<float>& x) {
-  double total = 0;
-  for (std::size_t j = 0; j < 8; ++j) {
-    double sum = 0;
-    for (std::size_t k = j; k < x.size(); k += 8) sum += std::abs(double{x[k]});
-    total += sum;
-  }
-  return static_cast<float>(total / static_cast<double>(x.size()));
-}
-
-// The bits that a layer keeps of the value before it.
-inline std::vector<std::vector<float>> kept_of(const Layer& layer, const std::vector<std::vector<float>>& value,
-                                               bool reads_floats) {
-  std::vector<std::vector<float>> kept;
-  for (const auto& row : value) {
-    kept.emplace_back(at(layer.outputs));
-    for (int m = 0; m < layer.outputs; ++m) {
-      kept.back()[at(m)] = layer.op == Op::keep ? (reads_floats ? row[at(m)] >= 0 : row[at(m)] != 0)
-                                                : agreements(layer, m, row) >= layer.threshold[at(m)];
-    }
-  }
-  return kept;
-}
-
-// The value after every operation, for a cloud that is not normalized.
-inline std::vector<Naive> interpret(const Network& network, const std::vector<float>& cloud, int category = -1) {
-  const std::size_t channels = at(network.channels), n = cloud.size() / channels;
-  std::vector<Naive> values;
-  std::vector<std::vector<float>> current, matrices;
-  std::vector<std::vector<std::vector<float>>> kept;
-  std::vector<float> scales;
-  bool floats = false;  // whether the current value is floats
-  for (const Layer& layer : network.layers) {
-    std::vector<std::vector<float>> next;
-    if (layer.op == Op::keep || layer.kept >= 0) kept.push_back(kept_of(layer, current, floats));
-    if (layer.op == Op::points) {
-      for (std::size_t i = 0; i < n; ++i) next.emplace_back(&cloud[i * channels], &cloud[i * channels] + channels);
-    } else if (layer.op == Op::keep) {
-      next = current;
-    } else if (layer.op == Op::category) {
-      next.emplace_back(at(layer.outputs));
-      next[0][at(category)] = 1;
-    } else if (layer.op == Op::join) {
-      next.resize(n);
-      for (const int number : layer.joined) {
-        const auto& rows = kept[at(number)];
-        const bool of_points = network.kept[at(number)].on_points;
-        for (std::size_t i = 0; i < n; ++i) {
-          const std::vector<float>& row = rows[of_points ? i : 0];
-          next[i].insert(next[i].end(), row.begin(), row.end());
-        }
-      }
-    } else if (layer.op == Op::bilinear_pool) {
-      next.emplace_back(at(layer.outputs));
-      for (int m = 0; m < layer.outputs; ++m) {
-        const double a = layer.line[at(2 * m)], b = layer.line[at(2 * m + 1)];
-        const double bound = layer.pool == Pool::mean ? std::ceil(static_cast<double>(n) * a)
-                                                      : std::ceil(a + b * (layer.shifted ? delta(n) : 0.0));
-        double sum = 0, most = 0;
-        for (const auto& row : current) {
-          const int count = agreements(layer, m, row);
-          sum += count;
-          most = std::max<double>(most, count);
-        }
-        next[0][at(m)] = (layer.pool == Pool::mean ? sum : most) >= bound;
-      }
-    } else if (layer.op == Op::pool) {
-      next.emplace_back(at(layer.outputs));
-      for (std::size_t k = 0; k < at(layer.outputs); ++k) {
-        float largest = -std::numeric_limits<float>::infinity();  // NaN is never larger
-        double sum = 0, group = 0;
-        for (std::size_t i = 0; i < n; ++i) {
-          if (current[i][k] > largest) largest = current[i][k];
-          group += double{current[i][k]};
-          if (i % 64 == 63 || i == n - 1) {
-            sum += group;
-            group = 0;
-          }
-        }
-        next[0][k] = layer.pool == Pool::max ? (largest == 0 ? 0.0f : largest) : static_cast<float>(sum / static_cast<double>(n));
-      }
-    } else if (layer.op == Op::matrix) {
-      std::vector<float> m = current[0];
-      for (int i = 0; i < layer.outputs; ++i) m[at(i * layer.outputs + i)] += 1.0f;
-      matrices.push_back(m);
-      next = {m};
-    } else if (layer.op == Op::shift) {
-      next = current;
-      for (float& v : next[0]) v -= static_cast<float>(delta(n));
-    } else {
-      if (layer.op == Op::sign_scaled) {
-        scales.clear();
-        for (const auto& row : current) scales.push_back(mean_abs(row));
-      }
-      std::size_t number_of_row = 0;
-      for (const auto& row : current) {
-        std::vector<float> y = layer.op == Op::transform ? row : std::vector<float>(at(layer.outputs));
-        if (layer.op == Op::transform) {
-          const std::vector<float>& m = matrices[at(layer.matrix)];
-          const int size = static_cast<int>(std::lround(std::sqrt(static_cast<double>(m.size()))));
-          for (int d = 0; d < size; ++d) y[at(d)] = product(&m[at(d)], at(size), row, size);
-        }
-        const std::size_t i = number_of_row++;
-        for (int m = 0; m < layer.outputs; ++m) {
-          float& v = y[at(m)];
-          if (layer.op == Op::sign || layer.op == Op::sign_scaled) v = row[at(m)] >= 0;
-          if (layer.op == Op::compare) v = row[at(m)] >= layer.at;
-          if (layer.op == Op::bilinear) v = agreements(layer, m, row) >= layer.threshold[at(m)];
-          if (layer.op == Op::dense) {
-            v = product(&layer.weight[at(m * layer.inputs)], 1, row, layer.inputs) + layer.bias[at(m)];
-          }
-          if (layer.op == Op::bilinear_float || layer.op == Op::bilinear_scaled) {
-            volatile float z = static_cast<float>(2 * agreements(layer, m, row) - layer.inputs);
-            if (layer.op == Op::bilinear_scaled) z = scales[i] * z;
-            volatile float scaled = static_cast<float>(layer.line[at(2 * m)]) * z;
-            v = scaled + static_cast<float>(layer.line[at(2 * m + 1)]);
-          }
-        }
-        next.push_back(activated(y, layer.activation));
-      }
-    }
-    current = next;
-    values.push_back({next});
-    const std::initializer_list<Op> to_bits = {Op::sign,          Op::compare,  Op::sign_scaled, Op::bilinear,
-                                               Op::bilinear_pool, Op::category, Op::join};
-    if (layer.op != Op::keep) floats = std::find(to_bits.begin(), to_bits.end(), layer.op) == to_bits.end();
-  }
-  return values;
-}
-
-inline std::vector<float> random_cloud(int points, int channels, bool duplicates) {
-  std::vector<float> cloud;
-  for (int i = 0; i < points * channels; ++i) {
-    // Coarse coordinates, so that points share codes as in a scan.
-    cloud.push_back(duplicates ? std::round(number() * 8) / 8 : number());
+// The cloud of the golden vector, before it is normalized.
+inline std::vector<float> golden_cloud(const Network& network) {
+  std::vector<float> cloud(size(network.golden_points) * size(network.channels));
+  std::uint64_t state = network.golden_seed;
+  for (float& number : cloud) {
+    state += 0x9E3779B97F4A7C15;
+    std::uint64_t z = state;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
+    z = (z ^ z >> 27) * 0x94D049BB133111EB;
+    z ^= z >> 31;
+    number = static_cast<float>(static_cast<double>(z >> 40) * 0x1p-23 - 1);
   }
   return cloud;
 }
 
-// A golden vector with a tolerance that accepts any logits.
-inline void set_golden(Network& network) {
-  network.golden_points = 5;
-  network.golden_seed = 7;
-  network.golden_tolerance = 1e30;
-  network.golden.assign((network.per_point() ? 5 : 1) * network.classes.size(), 0);
-}
-
-inline std::vector<float> flat(const Naive& value) {
-  std::vector<float> numbers;
-  for (const auto& row : value.rows) numbers.insert(numbers.end(), row.begin(), row.end());
-  return numbers;
-}
-
-// Equal bits; all NaN are equal.
-inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  const auto same = [](float x, float y) { return (x != x && y != y) || std::memcmp(&x, &y, sizeof x) == 0; };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
-}
-
-// Compares every value on every instruction set, and the logits for several numbers of threads.
-inline void check_cloud(Network network, const std::vector<float>& cloud) {
-  set_golden(network);
-  const std::size_t points = cloud.size() / at(network.channels);
-  const int categories = static_cast<int>(network.categories.size()), category = categories > 0 ? categories / 2 : -1;
-  const std::vector<Naive> expected = interpret(network, cloud, category);
-  for (const Kernels* kernels : available_kernels()) {
-    const Model model(network, *kernels);
-    const std::vector<Value> values = model.trace(cloud.data(), points, true, category);
-    CHECK_EQUAL(values.size(), expected.size());
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (!CHECK(same_bits(values[i].numbers, flat(expected[i])))) {
-        std::cerr << "  " << kernels->name << ", " << points << " points, operation " << i << "\n";
-      }
-    }
-    for (const unsigned threads : {1u, 2u, 5u}) {
-      std::vector<float> logits(model.logits(1, points));
-      model.predict(cloud.data(), 1, points, true, threads, category, logits.data());
-      if (!CHECK(same_bits(logits, flat(expected.back())))) {
-        std::cerr << "  " << kernels->name << ", " << points << " points, " << threads << " threads\n";
-      }
-    }
-  }
-}
-
-// The same for random clouds. Those with an even number of points have duplicate codes.
-inline void check_network(const Network& network, std::initializer_list<int> sizes) {
-  for (const int points : sizes) check_cloud(network, random_cloud(points, network.channels, points % 2 == 0));
-}
-
-}  // namespace bipointnet
+}  // namespace bipointnet::naive

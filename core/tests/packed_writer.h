@@ -195,9 +195,39 @@ struct PackedFile {
   }
 };
 
+// An operation as JSON; `fields` is the rest of its members, such as "\"outputs\":4".
+inline std::string operation(const std::string& op, const std::vector<std::string>& in,
+                             const std::vector<std::string>& out, const std::string& fields = "") {
+  const auto names = [](const std::vector<std::string>& values) {
+    std::string text;
+    for (const std::string& value : values) text += (text.empty() ? "" : ",") + json_string(value);
+    return "[" + text + "]";
+  };
+  return "{\"op\":" + json_string(op) + ",\"in\":" + names(in) + ",\"out\":" + names(out) +
+         (fields.empty() ? "" : "," + fields) + "}";
+}
+
+// A program of operations that operation() wrote.
+inline std::string program(const std::vector<std::string>& operations) {
+  std::string text;
+  for (const std::string& operation : operations) text += (text.empty() ? "" : ",") + operation;
+  return text;
+}
+
+// The field `count`: at most `most` elements, or exactly that many.
+inline std::string count_up_to(int most, double factor = 1.0) {
+  return "\"count\":{\"factor\":" + std::to_string(factor) +
+         ",\"round\":\"floor\",\"least\":1,\"most\":" + std::to_string(most) + "}";
+}
+
+inline std::string count_of(int number) {
+  const std::string text = std::to_string(number);
+  return "\"count\":{\"factor\":0.0,\"round\":\"floor\",\"least\":" + text + ",\"most\":" + text + "}";
+}
+
 inline std::string packed_manifest(const std::string& classes, const std::string& normalize, const std::string& program,
                                    const std::string& task = "classify") {
-  return "{\"format\":1,\"model\":\"made up\",\"task\":\"" + task + "\",\"classes\":" + classes +
+  return "{\"format\":2,\"model\":\"made up\",\"task\":\"" + task + "\",\"classes\":" + classes +
          ",\"channels\":3,\"normalize\":\"" + normalize + "\",\"program\":[" + program +
          "],\"golden\":{\"seed\":9007199254740991,\"points\":17,\"tolerance\":1e-4},\"training\":{\"accuracy\":0.5}}";
 }
@@ -205,95 +235,157 @@ inline std::string packed_manifest(const std::string& classes, const std::string
 // Points, bits, a mean pool of bits, logits.
 inline PackedFile small_file() {
   PackedFile file;
-  file.manifest = packed_manifest("[\"a\",\"b\"]", "none",
-                                  "{\"op\":\"points\"},{\"op\":\"sign\"},"
-                                  "{\"op\":\"bilinear_pool\",\"outputs\":4,\"pool\":\"mean\",\"shift\":\"none\"},"
-                                  "{\"op\":\"bilinear_float\",\"outputs\":2,\"activation\":\"none\"}");
-  file.add_bits("2.weight", 4, 3);
+  file.manifest = packed_manifest(
+      "[\"a\",\"b\"]", "none",
+      program(
+          {operation("points", {}, {"points"}), operation("sign", {"points"}, {"signs"}, "\"at\":0"),
+           operation("bilinear_pool", {"signs"}, {"pooled"},
+                     "\"outputs\":4,\"pool\":\"mean\",\"over\":\"points\",\"shift\":\"none\""),
+           operation("bilinear_float", {"pooled"}, {"logits"}, "\"outputs\":2,\"activation\":\"none\",\"groups\":1")}));
+  file.add_bits("pooled.weight", 4, 3);
   Bytes line;
   for (int row = 0; row < 4; ++row) {
     append_f32(line, static_cast<float>(row));
     append_f32(line, 0.0f);
   }
-  file.add("2.line", "F32", {4, 2}, line);
-  file.add_bits("3.weight", 2, 4);
-  file.add_f32("3.line", {2, 2});
+  file.add("pooled.line", "F32", {4, 2}, line);
+  file.add_bits("logits.weight", 2, 4);
+  file.add_f32("logits.line", {2, 2});
   file.add_f32("golden", {2});
   return file;
 }
 
-// Every operation without a scale. Rows of bits end inside a word, at its end, and one bit after it.
+// A PointNet with a transform of its input. Rows of bits end inside a word, at its end, and one bit after it.
 inline PackedFile full_file() {
   PackedFile file;
   file.manifest = packed_manifest(
       "[\"chair\",\"t\\u00e4sse\"]", "sphere",
-      "{\"op\":\"points\"},{\"op\":\"dense\",\"outputs\":9,\"activation\":\"relu\"},"
-      "{\"op\":\"pool\",\"pool\":\"mean\"},{\"op\":\"matrix\",\"size\":3},{\"op\":\"points\"},"
-      "{\"op\":\"transform\",\"matrix\":0},"
-      "{\"op\":\"dense\",\"outputs\":70,\"activation\":\"hardtanh\"},{\"op\":\"sign\"},"
-      "{\"op\":\"bilinear\",\"outputs\":65},"
-      "{\"op\":\"bilinear_pool\",\"outputs\":64,\"pool\":\"max\",\"shift\":\"delta\"},"
-      "{\"op\":\"bilinear\",\"outputs\":5},{\"op\":\"bilinear_float\",\"outputs\":4,\"activation\":\"hardtanh\"},"
-      "{\"op\":\"dense\",\"outputs\":2,\"activation\":\"none\"}");
+      program(
+          {operation("points", {}, {"points"}),
+           operation("dense", {"points"}, {"tnet"}, "\"outputs\":9,\"activation\":\"relu\",\"groups\":1"),
+           operation("pool", {"tnet"}, {"matrix"}, "\"pool\":\"mean\",\"over\":\"points\",\"shift\":\"none\""),
+           operation("transform", {"points", "matrix"}, {"aligned"}, "\"outputs\":3"),
+           operation("dense", {"aligned"}, {"first"}, "\"outputs\":70,\"activation\":\"hardtanh\",\"groups\":1"),
+           operation("sign", {"first"}, {"signs"}, "\"at\":0"),
+           operation("bilinear", {"signs"}, {"hidden"}, "\"outputs\":65,\"groups\":1"),
+           operation("bilinear_pool", {"hidden"}, {"pooled"},
+                     "\"outputs\":64,\"pool\":\"max\",\"over\":\"points\",\"shift\":\"delta\""),
+           operation("bilinear", {"pooled"}, {"head"}, "\"outputs\":5,\"groups\":1"),
+           operation("bilinear_float", {"head"}, {"floats"}, "\"outputs\":4,\"activation\":\"hardtanh\",\"groups\":1"),
+           operation("dense", {"floats"}, {"logits"}, "\"outputs\":2,\"activation\":\"none\",\"groups\":1")}));
   // 1, -2, the largest, the smallest normal, the smallest and the largest subnormal, 0, -0, -(the smallest subnormal)
-  file.add_f16("1.weight", {9, 3}, {0x3C00, 0xC000, 0x7BFF, 0x0400, 0x0001, 0x03FF, 0x0000, 0x8000, 0x8001});
-  file.add_f32("1.bias", {9});
-  file.add_f32("6.weight", {70, 3});
-  file.add_f32("6.bias", {70});
-  file.add_bits("8.weight", 65, 70);
-  file.add_thresholds("8.threshold", 65, 70);
-  file.add_bits("9.weight", 64, 65);
-  file.add_f64("9.line", {64, 2});
-  file.add_bits("10.weight", 5, 64);
-  file.add_thresholds("10.threshold", 5, 64);
-  file.add_bits("11.weight", 4, 5);
-  file.add_f32("11.line", {4, 2});
-  file.add_f32("12.weight", {2, 4});
-  file.add_f32("12.bias", {2});
+  file.add_f16("tnet.weight", {9, 3}, {0x3C00, 0xC000, 0x7BFF, 0x0400, 0x0001, 0x03FF, 0x0000, 0x8000, 0x8001});
+  file.add_f32("tnet.bias", {9});
+  file.add_f32("first.weight", {70, 3});
+  file.add_f32("first.bias", {70});
+  file.add_bits("hidden.weight", 65, 70);
+  file.add_thresholds("hidden.threshold", 65, 70);
+  file.add_bits("pooled.weight", 64, 65);
+  file.add_f64("pooled.line", {64, 2});
+  file.add_bits("head.weight", 5, 64);
+  file.add_thresholds("head.threshold", 5, 64);
+  file.add_bits("floats.weight", 4, 5);
+  file.add_f32("floats.line", {4, 2});
+  file.add_f32("logits.weight", {2, 4});
+  file.add_f32("logits.bias", {2});
   file.add_f32("golden", {2});
   return file;
 }
 
-// Kept values of every kind, a category and a join: logits per point.
+// Bits of points, of the cloud and of the category, joined per point: logits per point.
 inline PackedFile segments_file() {
   PackedFile file;
-  const std::string keep = "{\"op\":\"keep\"},", category = "{\"op\":\"category\"},";
   file.manifest = packed_manifest(
       "[\"a\",\"b\"]", "none",
-      "{\"op\":\"points\"}," + keep + "{\"op\":\"sign\"},{\"op\":\"bilinear\",\"outputs\":5}," + keep +
-          "{\"op\":\"bilinear_pool\",\"outputs\":70,\"pool\":\"max\",\"shift\":\"none\"}," + keep + category + keep +
-          "{\"op\":\"join\",\"kept\":[4,2,0,1]},{\"op\":\"bilinear_float\",\"outputs\":2,\"activation\":\"none\"}",
+      program(
+          {operation("points", {}, {"points"}), operation("sign", {"points"}, {"signs"}, "\"at\":0"),
+           operation("bilinear", {"signs"}, {"first"}, "\"outputs\":5,\"groups\":1"),
+           operation("bilinear_pool", {"first"}, {"pooled", "local"},
+                     "\"outputs\":70,\"pool\":\"max\",\"over\":\"distinct\",\"shift\":\"none\""),
+           operation("category", {}, {"category"}), operation("concat", {"category", "pooled"}, {"global"}),
+           operation("broadcast", {"global", "points"}, {"everywhere"}),
+           operation("concat", {"everywhere", "local", "signs", "first"}, {"joined"}),
+           operation("bilinear_float", {"joined"}, {"logits"}, "\"outputs\":2,\"activation\":\"none\",\"groups\":1")}),
       "part");
   file.manifest = replaced(file.manifest, ",\"channels\"",
                            ",\"categories\":[\"mug\",\"l\\u00e4mp\",\"x\"],\"parts\":[[0,1],[0,1],[0]],\"channels\"");
-  file.add_bits("3.weight", 5, 3);
-  file.add_thresholds("3.threshold", 5, 3);
-  file.add_bits("5.weight", 70, 5);
-  file.add_f32("5.line", {70, 2});
-  file.add_thresholds("5.threshold", 70, 5);
-  file.add_bits("10.weight", 2, 81);
-  file.add_f32("10.line", {2, 2});
+  file.add_bits("first.weight", 5, 3);
+  file.add_thresholds("first.threshold", 5, 3);
+  file.add_bits("pooled.weight", 70, 5);
+  file.add_f32("pooled.line", {70, 2});
+  file.add_thresholds("pooled.threshold", 70, 5);
+  file.add_bits("logits.weight", 2, 151);
+  file.add_f32("logits.line", {2, 2});
   file.add_f32("golden", {17, 2});
   return file;
 }
 
-// The operations of methods whose bits have a threshold or a scale.
+// The operations of methods whose bits have a threshold or a scale, in blocks of channels.
 inline PackedFile scaled_file() {
   PackedFile file;
   file.manifest = packed_manifest(
       "[\"a\",\"b\"]", "none",
-      "{\"op\":\"points\"},{\"op\":\"compare\",\"at\":0.25},"
-      "{\"op\":\"bilinear_float\",\"outputs\":9,\"activation\":\"hardtanh\"},{\"op\":\"sign_scaled\"},"
-      "{\"op\":\"bilinear_scaled\",\"outputs\":70,\"activation\":\"none\"},{\"op\":\"pool\",\"pool\":\"max\"},"
-      "{\"op\":\"shift\"},{\"op\":\"sign_scaled\"},"
-      "{\"op\":\"bilinear_scaled\",\"outputs\":2,\"activation\":\"relu\"}");
-  file.add_bits("2.weight", 9, 3);
-  file.add_f32("2.line", {9, 2});
-  file.add_bits("4.weight", 70, 9);
-  file.add_f32("4.line", {70, 2});
-  file.add_bits("8.weight", 2, 70);
-  file.add_f32("8.line", {2, 2});
+      program(
+          {operation("points", {}, {"points"}), operation("sign", {"points"}, {"signs"}, "\"at\":0.25"),
+           operation("bilinear_float", {"signs"}, {"first"}, "\"outputs\":9,\"activation\":\"hardtanh\",\"groups\":3"),
+           operation("mean_abs", {"first"}, {"scale"}, "\"groups\":3"),
+           operation("sign", {"first"}, {"bits"}, "\"at\":0"),
+           operation("bilinear_float", {"bits", "scale"}, {"second"},
+                     "\"outputs\":72,\"activation\":\"none\",\"groups\":3"),
+           operation("pool", {"second"}, {"pooled"}, "\"pool\":\"max\",\"over\":\"points\",\"shift\":\"delta\""),
+           operation("mean_abs", {"pooled"}, {"size"}, "\"groups\":1"),
+           operation("sign", {"pooled"}, {"head"}, "\"at\":-0.5"),
+           operation("bilinear_float", {"head", "size"}, {"logits"},
+                     "\"outputs\":2,\"activation\":\"relu\",\"groups\":1")}));
+  file.add_bits("first.weight", 9, 1);
+  file.add_f32("first.line", {9, 2});
+  file.add_bits("second.weight", 72, 3);
+  file.add_f32("second.line", {72, 2});
+  file.add_bits("logits.weight", 2, 72);
+  file.add_f32("logits.line", {2, 2});
   file.add_f32("golden", {2});
+  return file;
+}
+
+// Sets, groups and every operation on them: logits per point.
+inline PackedFile groups_file() {
+  PackedFile file;
+  file.manifest = packed_manifest(
+      "[\"a\",\"b\"]", "none",
+      program(
+          {operation("points", {}, {"points"}),
+           operation("farthest", {"points"}, {"chosen"}, count_up_to(8, 0.5) + ",\"order\":\"coordinates\""),
+           operation("gather", {"points", "chosen"}, {"centers"}),
+           operation("nearest", {"centers", "points", "points"}, {"near"}, count_of(4) + ",\"dilation\":2"),
+           operation("gather", {"points", "near"}, {"neighbors"}),
+           operation("broadcast", {"centers", "near"}, {"repeated"}),
+           operation("subtract", {"neighbors", "repeated"}, {"offsets"}),
+           operation("dense", {"offsets"}, {"lifted"}, "\"outputs\":4,\"activation\":\"none\",\"groups\":1"),
+           operation("flatten", {"lifted"}, {"matrix"}, "\"order\":\"channels\""),
+           operation("mix", {"matrix", "lifted"}, {"mixed"}),
+           operation("function", {"mixed"}, {"weights"}, "\"function\":\"leaky_relu\",\"slope\":0.1"),
+           operation("outer", {"weights", "offsets"}, {"products"}),
+           operation("ball", {"centers", "points"}, {"inside"}, count_up_to(6) + ",\"radius\":0.5,\"order\":\"index\""),
+           operation("gather", {"points", "inside"}, {"members"}),
+           operation("pool", {"members"}, {"means"}, "\"pool\":\"sum\",\"over\":\"neighbors\",\"shift\":\"none\""),
+           operation("size", {"inside"}, {"number"}, "\"over\":\"neighbors\""),
+           operation("divide", {"means", "number"}, {"middle"}),
+           operation("density", {"centers"}, {"crowd"}, "\"bandwidth\":0.125"),
+           operation("multiply", {"crowd", "middle"}, {"heavy"}),
+           operation("add", {"heavy", "centers"}, {"moved"}),
+           operation("concat", {"products", "moved"}, {"wide"}),
+           operation("affine", {"wide"}, {"scaled"}, "\"activation\":\"relu\""),
+           operation("slice", {"scaled"}, {"narrow"}, "\"from\":2,\"to\":14"),
+           operation("interpolate", {"points", "centers", "narrow"}, {"back"},
+                     "\"guard\":\"add\",\"epsilon\":0.0009765625"),
+           operation("dense", {"back"}, {"logits"}, "\"outputs\":2,\"activation\":\"none\",\"groups\":2")}),
+      "semantic");
+  file.add_f32("lifted.weight", {4, 3});
+  file.add_f32("lifted.bias", {4});
+  file.add_f32("scaled.line", {15, 2});
+  file.add_f32("logits.weight", {2, 6});
+  file.add_f32("logits.bias", {2});
+  file.add_f32("golden", {17, 2});
   return file;
 }
 

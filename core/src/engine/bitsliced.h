@@ -26,6 +26,8 @@ class BitslicedWeights {
   // For the agreements themselves: all counters start at 0.
   Thresholds counting() const;
 
+  int levels() const { return levels_; }  // bits of a counter
+
   // The layer as the kernels read it. It points into this object and into `thresholds`.
   BitslicedLayer layer(const Thresholds& thresholds) const;
 

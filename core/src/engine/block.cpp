@@ -7,218 +7,248 @@
 
 namespace bipointnet {
 
-BlockRunner::BlockRunner(const Network& network, const Plan& plan, const Kernels& kernels, State& state,
-                         BlockBuffers& buffers, Pooled& pooled)
+BlockRunner::BlockRunner(const Network& network, const Plan& plan, const Pass& pass, const Kernels& kernels,
+                         const Cloud& cloud, const GroupLayout* layout, State& state, BlockBuffers& buffers,
+                         std::vector<Pooled>& pooled)
     : network_(network),
       plan_(plan),
+      pass_(pass),
       kernels_(kernels),
+      cloud_(cloud),
+      layout_(layout),
       state_(state),
       buffers_(buffers),
       pooled_(pooled),
       lanes_(size(kernels.lanes)),
       width_(lanes_ / 64) {}
 
-void BlockRunner::run(std::size_t from, std::size_t to, std::size_t block, std::size_t valid) {
+void BlockRunner::start(std::size_t block, std::size_t valid) {
   block_ = block;
   valid_ = valid;
-  bits_ = buffers_.bits.data();
-  for (std::size_t i = from; i <= to; ++i) {
-    const Layer& layer = network_.layers[i];
-    const PreparedLayer& prepared = plan_.layers[i];
-    const bool signs = fuses_sign(i, to);
-    switch (layer.op) {
-      case Op::points: break;
-      case Op::transform: transform(layer, signs ? output_bits(i + 1, to) : nullptr); break;
-      case Op::dense: dense(i, signs ? output_bits(i + 1, to) : nullptr); break;
-      case Op::sign_scaled:
-        kernels_.mean_abs(buffers_.floats.data(), layer.inputs, buffers_.scales.data());
-        [[fallthrough]];
-      case Op::sign:
-      case Op::compare: {
-        std::uint64_t* bits = output_bits(i, to);
-        binarize(size(layer.inputs), layer.at, bits);
-        bits_ = bits;
-        break;
+  if (layout_ != nullptr) place_ = &layout_->blocks[block];
+  if (pass_.indexed) number_elements();
+  load_stored();
+}
+
+void BlockRunner::run(std::size_t from, std::size_t to) {
+  for (std::size_t position = from; position < to; ++position) run(position);
+  if (to < pass_.operations.size()) return;
+  for (const int number : pass_.writes) write(number);
+}
+
+float* BlockRunner::floats_for(int number) {
+  const int place = pass_.places[size(number)];
+  float* rows = place == kStored ? state_.values[size(number)].rows.data() + block_ * channels(number) * lanes_
+                                 : buffers_.floats.data() + size(place) * lanes_;
+  buffers_.float_values[size(number)] = rows;
+  return rows;
+}
+
+std::uint64_t* BlockRunner::bits_for(int number) {
+  const int place = pass_.places[size(number)];
+  std::uint64_t* slices = place == kStored
+                              ? state_.values[size(number)].slices.data() + block_ * channels(number) * width_
+                              : buffers_.bits.data() + size(place) * width_;
+  buffers_.bit_values[size(number)] = slices;
+  return slices;
+}
+
+void BlockRunner::run(std::size_t position) {
+  const std::size_t index = size(pass_.operations[position]);
+  const Operation& operation = network_.operations[index];
+  const PreparedOperation& prepared = plan_.operations[index];
+  const int sign = pass_.signs[position];
+  if (sign == kSkipped) return;
+  switch (operation.op) {
+    case Op::points:
+      buffers_.float_values[size(operation.out[0])] =
+          cloud_.rows.data() + block_ * lanes_ * size(network_.channels);
+      break;
+    case Op::gather: gather(operation); break;
+    case Op::broadcast: broadcast(operation); break;
+    case Op::concat: concat(operation, prepared); break;
+    case Op::slice: slice(operation); break;
+    case Op::add:
+    case Op::subtract:
+    case Op::multiply:
+    case Op::divide:
+      if (sign >= 0) {
+        difference_signs(operation, network_.operations[size(sign)]);
+      } else {
+        binary(operation);
       }
-      case Op::keep:
-        if (prepared.reads_floats) {
-          binarize(size(layer.inputs), 0.0f, kept_block(layer.kept));
-        } else if (bits_ != kept_block(layer.kept)) {
-          std::copy_n(bits_, size(layer.inputs) * width_, kept_block(layer.kept));
-        }
-        break;
-      case Op::join: join(i); break;
-      case Op::bilinear: bilinear(i, output_bits(i, to)); break;
-      case Op::bilinear_float:
-      case Op::bilinear_scaled:
-        kernels_.bilinear_float(
-            bits_, prepared.bitsliced->layer(prepared.thresholds), prepared.vector.a.data(), prepared.vector.b.data(),
-            layer.op == Op::bilinear_scaled ? buffers_.scales.data() : nullptr, activation_code(layer.activation),
-            buffers_.kernel_scratch.data(), buffers_.floats.data());
-        break;
-      case Op::bilinear_pool:
-      case Op::pool: pool(i); return;
-      default: throw std::logic_error("vector operation in a pass over points");
-    }
-    record(i);
-    if (signs) record(++i);
-  }
-}
-
-// Whether a float layer and the sign after it are one kernel, which does not store the floats.
-bool BlockRunner::fuses_sign(std::size_t index, std::size_t to) const {
-  const Layer& layer = network_.layers[index];
-  if (index == to || network_.layers[index + 1].op != Op::sign) return false;
-  if (layer.op == Op::transform) return state_.matrices[size(layer.matrix)].size == size(layer.inputs);
-  return layer.op == Op::dense && layer.activation != Activation::relu;
-}
-
-// Memory for the bits that operation `index` writes: other memory than that of the current bits and, if the next
-// operation keeps them, the memory of the kept value.
-std::uint64_t* BlockRunner::output_bits(std::size_t index, std::size_t to) {
-  if (index < to && network_.layers[index + 1].op == Op::keep) return kept_block(network_.layers[index + 1].kept);
-  return bits_ == buffers_.bits.data() ? buffers_.more_bits.data() : buffers_.bits.data();
-}
-
-std::uint64_t* BlockRunner::kept_block(int number) {
-  return state_.kept_slices.data() + (block_ * plan_.kept_width + plan_.kept_columns[size(number)]) * width_;
-}
-
-void BlockRunner::binarize(std::size_t channels, float at, std::uint64_t* slices) {
-  const float one = 1.0f;
-  for (std::size_t k = 0; k < channels; ++k) {
-    kernels_.dense_signs(buffers_.floats.data() + k * lanes_, 1, &one, &at, nullptr, 1, slices + k * width_);
-  }
-}
-
-// Sets the bits of the lanes that hold points.
-void BlockRunner::set_mask() {
-  for (std::size_t word = 0; word < width_; ++word) {
-    const std::size_t left = valid_ > word * 64 ? valid_ - word * 64 : 0;
-    buffers_.mask[word] = left >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
-  }
-}
-
-void BlockRunner::transform(const Layer& layer, std::uint64_t* signs) {
-  const Matrix& matrix = state_.matrices[size(layer.matrix)];
-  const int columns = static_cast<int>(matrix.size);
-  if (signs != nullptr) {
-    kernels_.dense_signs(buffers_.floats.data(), columns, matrix.transposed.data(), matrix.negative_zeros.data(),
-                         matrix.norms.data(), columns, signs);
-    bits_ = signs;
-    if (state_.trace == nullptr) return;
-  }
-  kernels_.dense(buffers_.floats.data(), columns, matrix.transposed.data(), matrix.negative_zeros.data(), columns, 0,
-                 buffers_.more_floats.data());
-  std::copy_n(buffers_.more_floats.data(), matrix.size * lanes_, buffers_.floats.data());
-}
-
-void BlockRunner::dense(std::size_t index, std::uint64_t* signs) {
-  const Layer& layer = network_.layers[index];
-  if (signs != nullptr) {
-    kernels_.dense_signs(buffers_.floats.data(), layer.inputs, layer.weight.data(), plan_.layers[index].bound.data(),
-                         plan_.layers[index].norms.data(), layer.outputs, signs);
-    bits_ = signs;
-    if (state_.trace == nullptr) return;
-  }
-  kernels_.dense(buffers_.floats.data(), layer.inputs, layer.weight.data(), layer.bias.data(), layer.outputs,
-                 activation_code(layer.activation), buffers_.more_floats.data());
-  std::swap(buffers_.floats, buffers_.more_floats);
-}
-
-// Concatenates the kept values of this block. Vectors are left out if the next layer reads them separately.
-void BlockRunner::join(std::size_t index) {
-  const std::vector<int>& joined = network_.layers[index].joined;
-  if (joins_in_place(network_, index)) {
-    const auto of_points = [&](int number) { return network_.kept[size(number)].on_points; };
-    bits_ = kept_block(*std::find_if(joined.begin(), joined.end(), of_points));
-    return;
-  }
-  const bool with_vectors = !reads_join_in_parts(network_, index);
-  std::uint64_t* slices = buffers_.bits.data();
-  for (const int number : joined) {
-    const Kept& kept = network_.kept[size(number)];
-    const std::size_t words = size(kept.width) * width_;
-    if (kept.on_points) {
-      slices = std::copy_n(kept_block(number), words, slices);
-    } else if (with_vectors) {
-      for (std::size_t k = 0; k < size(kept.width); ++k) {
-        const bool bit = get_bit(state_.kept[size(number)].data(), k);
-        slices = std::fill_n(slices, width_, bit ? ~std::uint64_t{0} : 0);
+      break;
+    case Op::affine: affine(operation, prepared); break;
+    case Op::function:
+      kernels_.function(static_cast<int>(operation.function), operation.slope, floats(operation.in[0]),
+                        operation.inputs * kernels_.lanes, floats_for(operation.out[0]));
+      break;
+    case Op::dense: dense(operation, prepared, sign); break;
+    case Op::transform: transform(operation, index, sign); break;
+    case Op::mix: mix(operation, sign); break;
+    case Op::sign: binarize(operation); break;
+    case Op::mean_abs: {
+      const std::size_t inputs = size(operation.inputs / operation.groups);
+      float* means = floats_for(operation.out[0]);
+      for (std::size_t g = 0; g < size(operation.groups); ++g) {
+        kernels_.mean_abs(floats(operation.in[0]) + g * inputs * lanes_, static_cast<int>(inputs), means + g * lanes_);
       }
+      break;
     }
+    case Op::bilinear: bilinear(operation, prepared, index); break;
+    case Op::bilinear_float: bilinear_float(operation, prepared); break;
+    case Op::pool:
+    case Op::bilinear_pool:
+    case Op::outer:
+    case Op::flatten:
+      if (layout_ == nullptr) {
+        reduce_set(operation, index, position);
+      } else {
+        reduce_groups(operation, index, position);
+      }
+      break;
+    default: throw std::logic_error("not an operation of a pass");
   }
 }
 
-void BlockRunner::bilinear(std::size_t index, std::uint64_t* out) {
-  const PreparedLayer& prepared = plan_.layers[index];
-  const Thresholds& thresholds = prepared.joined.inputs > 0 ? state_.joined : prepared.thresholds;
-  kernels_.bilinear(bits_, prepared.bitsliced->layer(thresholds), buffers_.kernel_scratch.data(), out);
-  bits_ = out;
-}
-
-void BlockRunner::pool(std::size_t index) {
-  const Layer& layer = network_.layers[index];
-  set_mask();
-  if (layer.op == Op::bilinear_pool) {
-    pool_bits(index);
-  } else if (layer.pool == Pool::max) {
-    kernels_.update_max(buffers_.floats.data(), layer.outputs, static_cast<int>(valid_), pooled_.largest.data());
-  } else {
-    pooled_.add_floats(buffers_.floats.data(), valid_, lanes_);
+// A single channel is used with all channels of the other operand.
+void BlockRunner::binary(const Operation& operation) {
+  const int op = static_cast<int>(operation.op) - static_cast<int>(Op::add);
+  const float *a = floats(operation.in[0]), *b = floats(operation.in[1]);
+  float* out = floats_for(operation.out[0]);
+  const std::size_t first = channels(operation.in[0]), second = channels(operation.in[1]);
+  if (first == second) return kernels_.binary(op, a, b, operation.outputs * kernels_.lanes, out);
+  for (std::size_t k = 0; k < size(operation.outputs); ++k) {
+    kernels_.binary(op, first == 1 ? a : a + k * lanes_, second == 1 ? b : b + k * lanes_, kernels_.lanes,
+                    out + k * lanes_);
   }
 }
 
-void BlockRunner::pool_bits(std::size_t index) {
-  const Layer& layer = network_.layers[index];
-  const PreparedLayer& prepared = plan_.layers[index];
-  const bool keeps = layer.kept >= 0;
-  if (layer.pool == Pool::mean) {
-    pooled_.count_ones(bits_, buffers_.mask.data(), width_);
-    if (keeps) {
-      kernels_.bilinear(bits_, prepared.bitsliced->layer(prepared.thresholds), buffers_.kernel_scratch.data(),
-                        kept_block(layer.kept));
+void BlockRunner::affine(const Operation& operation, const PreparedOperation& prepared) {
+  const float* x = floats(operation.in[0]);
+  float* out = floats_for(operation.out[0]);
+  for (std::size_t k = 0; k < size(operation.outputs); ++k) {
+    kernels_.line(x + k * lanes_, prepared.vector.a[k], prepared.vector.b[k], activation_code(operation.activation),
+                  kernels_.lanes, out + k * lanes_);
+  }
+}
+
+// `sign`: the operation that reads only the signs, computed here; or -1.
+void BlockRunner::dense(const Operation& operation, const PreparedOperation& prepared, int sign) {
+  const int inputs = operation.inputs / operation.groups, outputs = operation.outputs / operation.groups;
+  const float* x = floats(operation.in[0]);
+  const std::size_t groups = size(operation.groups), in_step = size(inputs), out_step = size(outputs);
+  if (sign >= 0) {
+    std::uint64_t* slices = bits_for(network_.operations[size(sign)].out[0]);
+    for (std::size_t g = 0; g < groups; ++g) {
+      kernels_.dense_signs(x + g * in_step * lanes_, inputs, operation.weight.data() + g * in_step * out_step,
+                           prepared.bound.data() + g * out_step, prepared.norms.data() + g * out_step, outputs,
+                           slices + g * out_step * width_);
     }
     return;
   }
-  const BitslicedLayer pool = prepared.bitsliced->layer((*state_.pools)[index]);
-  if (keeps) {
-    kernels_.bilinear_and_pool(bits_, prepared.bitsliced->layer(prepared.thresholds), pool, buffers_.mask.data(),
-                               buffers_.kernel_scratch.data(), kept_block(layer.kept), pooled_.fired.data());
+  float* rows = floats_for(operation.out[0]);
+  for (std::size_t g = 0; g < groups; ++g) {
+    kernels_.dense(x + g * in_step * lanes_, inputs, operation.weight.data() + g * in_step * out_step,
+                   operation.bias.data() + g * out_step, outputs, activation_code(operation.activation),
+                   rows + g * out_step * lanes_);
+  }
+}
+
+void BlockRunner::transform(const Operation& operation, std::size_t index, int sign) {
+  if (value(operation.in[1]).domain != kCloudDomain) return transform_each(operation);
+  const Matrix& matrix = state_.matrices[index];
+  const float* x = floats(operation.in[0]);
+  if (sign >= 0) {
+    kernels_.dense_signs(x, operation.inputs, matrix.transposed.data(), matrix.negative_zeros.data(),
+                         matrix.norms.data(), operation.outputs, bits_for(network_.operations[size(sign)].out[0]));
   } else {
-    kernels_.bilinear_pool(bits_, pool, buffers_.mask.data(), buffers_.kernel_scratch.data(), pooled_.fired.data());
+    kernels_.dense(x, operation.inputs, matrix.transposed.data(), matrix.negative_zeros.data(), operation.outputs, 0,
+                   floats_for(operation.out[0]));
   }
 }
 
-// Appends the value after an operation to the trace, point by point.
-void BlockRunner::record(std::size_t index) {
-  if (state_.trace == nullptr) return;
-  const Layer& layer = network_.layers[index];
-  Value& value = (*state_.trace)[index];
-  value.bits = !plan_.layers[index].writes_floats;
-  value.columns = size(layer.outputs);
-  value.rows += valid_;
-  for (std::size_t p = 0; p < valid_; ++p) {
-    if (layer.op == Op::join) {
-      record_joined(layer, p, value.numbers);
-    } else if (value.bits) {
-      for (std::size_t k = 0; k < value.columns; ++k) {
-        value.numbers.push_back(get_bit(bits_ + k * width_, p));
-      }
-    } else {
-      for (std::size_t k = 0; k < value.columns; ++k) value.numbers.push_back(buffers_.floats[k * lanes_ + p]);
+// Each element has its own matrix, or each group.
+void BlockRunner::transform_each(const Operation& operation) {
+  const std::size_t inputs = size(operation.inputs), outputs = size(operation.outputs);
+  const float* x = floats(operation.in[0]);
+  const bool own = value(operation.in[1]).domain == pass_.domain;
+  const float* matrices = own ? floats(operation.in[1]) : state_.values[size(operation.in[1])].elements.data();
+  float* out = floats_for(operation.out[0]);
+  for (std::size_t m = 0; m < outputs; ++m) {
+    for (std::size_t i = 0; i < lanes_; ++i) {
+      const auto weight = [&](std::size_t k) {
+        const std::size_t at = k * outputs + m;
+        return own ? matrices[at * lanes_ + i] : matrices[std::size_t{buffers_.parent[i]} * inputs * outputs + at];
+      };
+      float sum = x[i] * weight(0);
+      for (std::size_t k = 1; k < inputs; ++k) sum += x[k * lanes_ + i] * weight(k);
+      out[m * lanes_ + i] = sum;
     }
   }
 }
 
-// All kept values that are joined at a point, also those that the next layer reads separately.
-void BlockRunner::record_joined(const Layer& layer, std::size_t point, std::vector<float>& numbers) {
-  for (const int number : layer.joined) {
-    const Kept& kept = network_.kept[size(number)];
-    for (std::size_t k = 0; k < size(kept.width); ++k) {
-      numbers.push_back(kept.on_points ? get_bit(kept_block(number) + k * width_, point)
-                                       : get_bit(state_.kept[size(number)].data(), k));
+// Group by group, with elements as rows: then the channels, which are contiguous, are the vectors. The operand of groups
+// that are larger than a block is stored element by element. `sign`: as for dense.
+void BlockRunner::mix(const Operation& operation, int sign) {
+  const std::size_t wide = channels(operation.in[1]), slots = layout_->slots, span = place_->span;
+  const std::size_t rows = std::min(span, slots - place_->slot);
+  const float* matrices = state_.values[size(operation.in[0])].elements.data() + place_->slot * slots;
+  const Storage& stored = state_.values[size(operation.in[1])];
+  const bool larger = network_.domains[size(pass_.domain)].count.most > lanes_;
+  buffers_.elements.resize(std::max(buffers_.elements.size(), slots * wide));
+  buffers_.more_elements.resize(std::max(buffers_.more_elements.size(), lanes_ * wide));
+  for (std::size_t g = 0; g < place_->groups; ++g) {
+    const float* elements = larger ? stored.elements.data() + group(g) * slots * wide : nullptr;
+    if (!larger) {
+      kernels_.transpose_floats(floats(operation.in[1]) + g * span, kernels_.lanes, static_cast<int>(wide),
+                                static_cast<int>(slots), buffers_.elements.data(), static_cast<int>(wide));
+      elements = buffers_.elements.data();
     }
+    float* mixed = buffers_.more_elements.data() + g * span * wide;
+    kernels_.mix_slots(matrices + group(g) * slots * slots, static_cast<int>(slots), static_cast<int>(rows), elements,
+                       static_cast<int>(wide), mixed);
+    for (std::size_t j = rows; j < span && sign < 0; ++j) std::copy_n(mixed, wide, mixed + j * wide);
+  }
+  if (sign < 0) {
+    kernels_.transpose_floats(buffers_.more_elements.data(), static_cast<int>(wide),
+                              static_cast<int>(place_->groups * span), static_cast<int>(wide),
+                              floats_for(operation.out[0]), kernels_.lanes);
+  } else {
+    mixed_signs(network_.operations[size(sign)], rows, wide);
+  }
+}
+
+void BlockRunner::binarize(const Operation& operation) {
+  const float one = 1.0f, *x = floats(operation.in[0]);
+  std::uint64_t* slices = bits_for(operation.out[0]);
+  for (std::size_t k = 0; k < size(operation.inputs); ++k) {
+    kernels_.dense_signs(x + k * lanes_, 1, &one, &operation.at, nullptr, 1, slices + k * width_);
+  }
+}
+
+void BlockRunner::bilinear(const Operation& operation, const PreparedOperation& prepared, std::size_t index) {
+  const std::size_t groups = size(operation.groups);
+  const std::size_t inputs = size(operation.inputs) / groups, outputs = size(operation.outputs) / groups;
+  std::uint64_t* out = bits_for(operation.out[0]);
+  for (std::size_t g = 0; g < groups; ++g) {
+    const Thresholds& thresholds = prepared.cloud.inputs > 0 ? state_.reduced[index] : prepared.thresholds[g];
+    kernels_.bilinear(bits(operation.in[0]) + g * inputs * width_, prepared.bitsliced[g].layer(thresholds),
+                      buffers_.kernel_scratch.data(), out + g * outputs * width_);
+  }
+}
+
+void BlockRunner::bilinear_float(const Operation& operation, const PreparedOperation& prepared) {
+  const std::size_t groups = size(operation.groups);
+  const std::size_t inputs = size(operation.inputs) / groups, outputs = size(operation.outputs) / groups;
+  const float* scales = operation.in.size() > 1 ? floats(operation.in[1]) : nullptr;
+  float* out = floats_for(operation.out[0]);
+  for (std::size_t g = 0; g < groups; ++g) {
+    kernels_.bilinear_float(bits(operation.in[0]) + g * inputs * width_,
+                            prepared.bitsliced[g].layer(prepared.thresholds[g]),
+                            prepared.vector.a.data() + g * outputs, prepared.vector.b.data() + g * outputs,
+                            scales == nullptr ? nullptr : scales + g * lanes_, activation_code(operation.activation),
+                            buffers_.kernel_scratch.data(), out + g * outputs * lanes_);
   }
 }
 

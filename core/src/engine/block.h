@@ -1,9 +1,12 @@
-// Runs operations of a pass on one block of points.
+// Runs operations of a pass on one block of elements.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "engine/cloud.h"
+#include "engine/layout.h"
 #include "engine/plan.h"
 #include "engine/pooled.h"
 #include "engine/state.h"
@@ -15,41 +18,106 @@ namespace bipointnet {
 
 class BlockRunner {
  public:
-  // Writes the kept values of its blocks, for which `state` has memory, and the trace.
-  BlockRunner(const Network& network, const Plan& plan, const Kernels& kernels, State& state, BlockBuffers& buffers,
-              Pooled& pooled);
+  // Writes the values that the pass stores, for which `state` has memory. `layout` is null for a pass over a set.
+  // `pooled` has one entry per operation of the pass; those of pools over a set are used. All references must outlive
+  // this object.
+  BlockRunner(const Network& network, const Plan& plan, const Pass& pass, const Kernels& kernels, const Cloud& cloud,
+              const GroupLayout* layout, State& state, BlockBuffers& buffers, std::vector<Pooled>& pooled);
 
-  // Runs the operations `from` to `to`, inclusive, on the block in buffers.floats or buffers.bits. It is block number
-  // `block` of the pass and has `valid` points.
-  void run(std::size_t from, std::size_t to, std::size_t block, std::size_t valid);
+  // Starts block number `block` of the pass. Of a set it has `valid` elements.
+  void start(std::size_t block, std::size_t valid);
 
-  // The bits after the last operation.
-  const std::uint64_t* bits() const { return bits_; }
+  // Runs the operations at the positions from `from` to `to` - 1 of the pass, then stores what is written element by
+  // element, if `to` is the end.
+  void run(std::size_t from, std::size_t to);
+
+  // The bits of a value in this block.
+  const std::uint64_t* bits(int value) const { return buffers_.bit_values[size(value)]; }
+  const float* floats(int value) const { return buffers_.float_values[size(value)]; }
+
+  // Memory for the code, which the caller fills in, instead of running the operations that compute it.
+  std::uint64_t* code_bits() { return bits_for(pass_.code); }
 
  private:
-  bool fuses_sign(std::size_t index, std::size_t to) const;
-  std::uint64_t* output_bits(std::size_t index, std::size_t to);
-  std::uint64_t* kept_block(int number);
-  void binarize(std::size_t channels, float at, std::uint64_t* slices);
+  const Value& value(int number) const { return network_.values[size(number)]; }
+  std::size_t channels(int number) const { return size(value(number).channels); }
+  float* floats_for(int number);
+  std::uint64_t* bits_for(int number);
+
+  // block_load.cpp
+  void number_elements();
+  void load_stored();
+  void load(int number, const std::uint32_t* index, int to);
+  template <class Row>
+  void put_rows(std::size_t channels, std::uint64_t* slices, const Row& row);
+  void load_signs(int number, const Operation& sign);
+  void difference_signs(const Operation& operation, const Operation& sign);
+  void mixed_signs(const Operation& sign, std::size_t slots, std::size_t wide);
+  void gather(const Operation& operation);
+  void broadcast(const Operation& operation);
+  void concat(const Operation& operation, const PreparedOperation& prepared);
+  void slice(const Operation& operation);
+  void write(int number);
+
+  // block.cpp
+  void run(std::size_t position);
+  void binary(const Operation& operation);
+  void affine(const Operation& operation, const PreparedOperation& prepared);
+  void dense(const Operation& operation, const PreparedOperation& prepared, int sign);
+  void transform(const Operation& operation, std::size_t index, int sign);
+  void transform_each(const Operation& operation);
+  void mix(const Operation& operation, int sign);
+  void binarize(const Operation& operation);
+  void bilinear(const Operation& operation, const PreparedOperation& prepared, std::size_t index);
+  void bilinear_float(const Operation& operation, const PreparedOperation& prepared);
+
+  // block_pools.cpp
   void set_mask();
-  void transform(const Layer& layer, std::uint64_t* signs);
-  void dense(std::size_t index, std::uint64_t* signs);
-  void join(std::size_t index);
-  void bilinear(std::size_t index, std::uint64_t* out);
-  void pool(std::size_t index);
-  void pool_bits(std::size_t index);
-  void record(std::size_t index);
-  void record_joined(const Layer& layer, std::size_t point, std::vector<float>& numbers);
+  void reduce_set(const Operation& operation, std::size_t index, std::size_t position);
+  void pool_bits_of_set(const Operation& operation, std::size_t index, Pooled& pooled);
+  void reduce_groups(const Operation& operation, std::size_t index, std::size_t position);
+  void pool_floats_of_groups(const Operation& operation, std::size_t index, int counted);
+  float shift_of(std::size_t n);
+  void count_largest(const Operation& layer, const PreparedOperation& prepared);
+  void take_counted(const Operation& layer, const PreparedOperation& prepared, std::size_t g, float* largest);
+  void pool_bits_of_groups(const Operation& operation, std::size_t index);
+  void mean_bits_of_groups(const Operation& operation, std::size_t index);
+  void second_result(const Operation& operation, const PreparedOperation& prepared);
+  void outer(const Operation& operation);
+  void flatten(const Operation& operation);
+  std::size_t count_of(const Operation& operation, std::size_t index, std::size_t group) const;
+  std::size_t group(std::size_t g) const { return layout_->group(place_->first + g); }
+  bool continues() const { return place_->slot > 0; }
+  std::size_t elements_here(std::size_t total) const;
 
   const Network& network_;
   const Plan& plan_;
+  const Pass& pass_;
   const Kernels& kernels_;
+  const Cloud& cloud_;
+  const GroupLayout* layout_;
   State& state_;
   BlockBuffers& buffers_;
-  Pooled& pooled_;
+  std::vector<Pooled>& pooled_;
   std::size_t lanes_, width_;
   std::size_t block_ = 0, valid_ = 0;
-  const std::uint64_t* bits_ = nullptr;  // the current value, if it is bits
+  const GroupBlock* place_ = nullptr;
+  std::size_t shift_for_ = 0;  // the n of shift_
+  float shift_ = 0;
 };
+
+// Writes the bits of lanes as rows of words: channel k of lane i is bit k % 64 of words[i][k / 64]. Calls
+// put(lane, word, bits) for all lanes and words of a row.
+template <class Put>
+void rows_of_slices(const std::uint64_t* slices, std::size_t channels, std::size_t width, const Put& put) {
+  std::uint64_t square[64];
+  for (std::size_t word = 0; word < width; ++word) {
+    for (std::size_t first = 0; first < channels; first += 64) {
+      for (std::size_t k = 0; k < 64; ++k) square[k] = first + k < channels ? slices[(first + k) * width + word] : 0;
+      transpose(square);
+      for (std::size_t i = 0; i < 64; ++i) put(word * 64 + i, first / 64, square[i]);
+    }
+  }
+}
 
 }  // namespace bipointnet

@@ -8,13 +8,14 @@
 
 #include "engine/run.h"
 #include "engine/workers.h"
+#include "format/bits.h"
 
 namespace bipointnet {
 
 Model::Model(Network network, const Kernels& kernels)
     : network_(std::move(network)),
       kernels_(kernels),
-      plan_(make_plan(network_)),
+      plan_(make_plan(network_, kernels.lanes)),
       workspace_(network_, plan_, kernels_) {
   check_golden();
 }
@@ -31,7 +32,7 @@ void Model::check_golden() const {
     number = static_cast<float>(static_cast<double>(z >> 40) * 0x1p-23 - 1.0);
   }
   try {
-    run(numbers.data(), points, false, 1, network_.categories.empty() ? -1 : 0, found.data(), nullptr);
+    run(numbers.data(), points, false, 1, network_.categories.empty() ? -1 : 0, found.data());
   } catch (const InputError& error) {
     throw FormatError(std::string("golden: ") + error.what());
   }
@@ -73,27 +74,50 @@ void Model::predict(const float* numbers, std::size_t clouds, std::size_t points
     throw InputError(std::to_string(threads) + " threads, expected 1 to " + std::to_string(kMaxThreads));
   }
   const std::size_t size = points * static_cast<std::size_t>(network_.channels), written = this->logits(1, points);
-  if (clouds == 1) return run(numbers, points, raw, threads, category, logits, nullptr);
+  if (clouds == 1) return run(numbers, points, raw, threads, category, logits);
   parallel_for(clouds, std::min<std::size_t>(threads, clouds), [&](std::size_t i) {
-    run(numbers + i * size, points, raw, 1, category, logits + i * written, nullptr);
+    run(numbers + i * size, points, raw, 1, category, logits + i * written);
   });
 }
 
-std::vector<Value> Model::trace(const float* numbers, std::size_t points, bool raw, int category) const {
+// Everything is computed again by a plan that keeps every value, so that the plan of predictions is not changed.
+std::vector<Traced> Model::trace(const float* numbers, std::size_t points, bool raw, int category) const {
   std::vector<float> found(logits(1, points));
   check_category(category);
-  std::vector<Value> values(network_.layers.size());
-  run(numbers, points, raw, 1, category, found.data(), &values);
-  return values;
+  const Plan plan = make_plan(network_, kernels_.lanes, true);
+  Workspace workspace(network_, plan, kernels_);
+  const Cloud cloud = prepared_cloud(numbers, points, raw);
+  Run run(network_, plan, kernels_, workspace, cloud, category, 1);
+  run.execute(found.data());
+  std::vector<Traced> traced;
+  for (std::size_t v = 0; v < network_.values.size(); ++v) {
+    const Value& value = network_.values[v];
+    const Storage& stored = run.state().values[v];
+    Traced known{value.kind, run.state().sizes[size(value.domain)], size(value.channels), {}, {}, {}};
+    const std::size_t words = words_for(known.columns);
+    if (value.kind == Kind::floats) known.numbers.assign(stored.elements.begin(), stored.elements.end());
+    for (std::size_t i = 0; value.kind == Kind::bits && i < known.rows * known.columns; ++i) {
+      known.numbers.push_back(get_bit(stored.words.data() + i / known.columns * words, i % known.columns));
+    }
+    known.indices = stored.indices;
+    known.counts = stored.counts;
+    traced.push_back(std::move(known));
+  }
+  return traced;
 }
 
-void Model::run(const float* numbers, std::size_t points, bool raw, unsigned threads, int category, float* logits,
-                std::vector<Value>* trace) const {
+Cloud Model::prepared_cloud(const float* numbers, std::size_t points, bool raw) const {
   const std::size_t channels = static_cast<std::size_t>(network_.channels);
   const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes);
   Cloud cloud = split_into_blocks(numbers, points, channels, lanes);
   if (network_.normalize && !raw) normalize(cloud, channels, lanes);
-  Run(network_, plan_, kernels_, workspace_, cloud, category, threads, trace).execute(logits);
+  return cloud;
+}
+
+void Model::run(const float* numbers, std::size_t points, bool raw, unsigned threads, int category,
+                float* logits) const {
+  const Cloud cloud = prepared_cloud(numbers, points, raw);
+  Run(network_, plan_, kernels_, workspace_, cloud, category, threads).execute(logits);
 }
 
 }  // namespace bipointnet

@@ -6,7 +6,7 @@
 
 #include "engine/cloud.h"
 #include "engine/plan.h"
-#include "engine/state.h"
+#include "engine/storage.h"
 #include "engine/workspace.h"
 #include "format/network.h"
 #include "kernels/kernels.h"
@@ -28,8 +28,8 @@ class Model {
   void predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads, int category,
                float* logits) const;
 
-  // The value after every operation for one cloud.
-  std::vector<Value> trace(const float* numbers, std::size_t points, bool raw, int category) const;
+  // All values for one cloud, in the order of Network::values.
+  std::vector<Traced> trace(const float* numbers, std::size_t points, bool raw, int category) const;
 
   // The number of floats that predict() writes. Throws InputError if these, or the clouds, do not fit into memory.
   std::size_t logits(std::size_t clouds, std::size_t points) const;
@@ -40,8 +40,8 @@ class Model {
  private:
   void check_golden() const;
   void check_category(int category) const;
-  void run(const float* numbers, std::size_t points, bool raw, unsigned threads, int category, float* logits,
-           std::vector<Value>* trace) const;
+  Cloud prepared_cloud(const float* numbers, std::size_t points, bool raw) const;
+  void run(const float* numbers, std::size_t points, bool raw, unsigned threads, int category, float* logits) const;
 
   Network network_;
   const Kernels& kernels_;

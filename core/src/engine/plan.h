@@ -1,5 +1,13 @@
-// The plan of a network, made once when it is loaded: its layers as the kernels read them, and its passes over the
-// points.
+// The plan of a network, made once when it is loaded: its layers as the kernels read them, and the steps of a run.
+//
+// An operation is of one of three types. Operations on values of the cloud, and searches, run by themselves. All others
+// run in passes over the elements of a domain, block by block: all operations of a pass on one block before the next
+// block, so intermediate values never leave the cache. A pass ends with pools, which lead to the parent domain, and
+// with values that later steps read: stored in blocks for a later pass over the same domain, or element by element for
+// searches and gathers.
+//
+// A pass runs at a level: after everything that it reads from other domains. Operations run as late as possible, in the
+// pass that needs their result. If two passes need it, floats that are cheap are computed again and all others stored.
 #pragma once
 
 #include <cstddef>
@@ -13,48 +21,91 @@
 
 namespace bipointnet {
 
-// The weights of a layer right after `join` that multiply kept vectors: their agreements are counted once per cloud.
-struct JoinedVectors {
+constexpr int kCloudDomain = 0, kPointDomain = 1;
+constexpr int kSkipped = -2;  // in Pass::signs
+constexpr int kStored = -2;   // in Pass::places: its place is the storage of the value
+
+// The weights of a layer after a concatenation that multiply bits of the cloud, which are the same at all elements:
+// their agreements are counted once per cloud.
+struct CloudColumns {
+  std::vector<int> values;  // the bits of the cloud, in order
   int inputs = 0;
   std::vector<std::uint64_t> tiles;
 };
 
-struct PreparedLayer {
-  bool reads_floats = false;                    // whether the value before it is floats
-  bool writes_floats = false;                   // whether the value after it is floats
-  std::unique_ptr<BitslicedWeights> bitsliced;  // bilinear on points; without the columns of joined vectors
-  Thresholds thresholds;                        // of the layer, or for counting if it writes floats
-  std::vector<float> bound;                     // dense on points: -bias, which the sum is compared with
-  std::vector<float> norms;                     // dense on points: the sum of |weight| per output
-  JoinedVectors joined;                         // bilinear right after join
-  VectorLayer vector;                           // layers on vectors; a and b of layers on points
+struct PreparedOperation {
+  std::vector<BitslicedWeights> bitsliced;  // bilinear on elements, per group; without the columns of the cloud
+  std::vector<Thresholds> thresholds;       // of the layer per group, or for counting if it writes floats
+  Thresholds counting;                      // bilinear_pool: for counting the agreements themselves
+  std::vector<float> bound;                 // dense on elements: -bias, which the sum is compared with
+  std::vector<float> norms;                 // dense on elements: the sum of |weight| per output
+  std::vector<int> parts;                   // concat: the operands that are copied
+  CloudColumns cloud;                       // bilinear right after such a concat
+  VectorLayer vector;                       // layers on the cloud; a and b of layers on elements
 };
 
 struct Pass {
-  std::size_t first = 0;       // `points` or `join`
-  std::size_t last = 0;        // the pool, or the last operation of the program
-  std::size_t code_op = 0;     // the operation whose bits are the code of a point, or 0: there is none
-  bool stores_points = false;  // whether it stores something per point: kept bits or logits
-  bool shares_codes = false;   // whether it may run on distinct codes, which are the same for all passes that store
+  int domain = 0;
+  int level = 0;
+  std::vector<int> operations;       // in order; first those that compute the code, if there is one
+  std::vector<int> loads;            // values of the domain that earlier steps stored
+  std::vector<int> stores;           // values stored in blocks
+  std::vector<int> writes;           // values stored element by element
+  bool logits = false;               // whether it computes the logits of points
+  bool in_order = false;             // whether sums must run over the elements in order
+  bool maxima = false;               // whether it ends with maxima only: groups may run in any order
+  int code = -1;                     // the value that is the code of a point, or -1
+  std::size_t encoders = 0;          // the number of operations that compute it
+  bool shares_codes = false;         // whether it may store values per code; all such passes have the same codes
+  std::vector<int> signs;            // per operation: the sign that is computed with it, kSkipped for that sign, or -1
+  std::vector<int> load_signs;       // per load: the same
+  std::vector<int> counted;          // per operation: a maximum's layer of which only counts are needed, or -1
+  std::vector<int> places;           // per value: the first channel of its buffer, kStored, or -1
+  bool indexed = false;              // whether it reads or writes by the numbers of elements
+  std::size_t float_channels = 0;    // of all buffers for floats
+  std::size_t bit_channels = 0;      // of all buffers for bits
+
+  bool keeps_elements() const { return logits || !stores.empty() || !loads.empty() || !writes.empty(); }
+};
+
+struct Step {
+  enum class Type { vector, search, pass } type;
+  int index;  // of the operation or of the pass
 };
 
 struct Plan {
-  // The kept bits of points are stored together per block, in the order in which they are kept.
-  std::vector<std::size_t> kept_columns;  // the first column of each kept value
-  std::size_t kept_width = 0;             // the number of columns
-
-  std::vector<PreparedLayer> layers;  // one per layer of the network
+  std::size_t lanes = 0;          // elements per block
+  std::vector<PreparedOperation> operations;
   std::vector<Pass> passes;
-  std::size_t max_float_channels = 0;  // over all values that are floats of points
-  std::size_t max_bit_channels = 0;    // over all values that are bits of points
+  std::vector<Step> steps;
+  bool keeps_everything = false;  // whether every value is stored element by element, for a trace
+  std::vector<bool> written;      // per value: whether it is stored element by element
+  std::vector<int> producer;      // per value: the operation that makes it
+  std::vector<int> index_of;      // per domain: the indices that made it, or -1
+  std::vector<bool> any_order;    // per domain: whether all its passes end with maxima, so that order does not matter
+  std::size_t float_channels = 0, bit_channels = 0;  // the most of all passes
 };
 
-Plan make_plan(const Network& network);
+// How an operation runs.
+Step::Type type_of(const Network& network, const Operation& operation);
 
-// Whether the layer after a join reads the kept vectors separately from the bits of the points.
-bool reads_join_in_parts(const Network& network, std::size_t join);
+// The domain whose elements an operation of a pass runs on.
+int domain_of(const Network& network, const Operation& operation);
 
-// Whether the bits of points that such a layer reads are already contiguous.
-bool joins_in_place(const Network& network, std::size_t join);
+// Whether an operation reduces a domain to its parent.
+bool reduces(Op op);
+
+// Whether a pass loads a value element by element, not in blocks.
+bool loads_elements(const Network& network, const Plan& plan, const Pass& pass, int value);
+
+Plan make_plan(const Network& network, int lanes, bool keeps_everything = false);
+
+// The parts of make_plan(), in order: the layers; the passes and steps; the codes of passes over the input points; the
+// operations that are computed together; the buffers.
+void prepare_operations(const Network& network, Plan& plan);
+void schedule(const Network& network, Plan& plan);
+void find_codes(const Network& network, Plan& plan);
+void fuse_operations(const Network& network, Plan& plan);
+void place_buffers(const Network& network, Plan& plan);
 
 }  // namespace bipointnet

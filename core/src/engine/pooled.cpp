@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/delta.h"
 #include "format/bits.h"
+#include "kernels/kernels.h"
 
 namespace bipointnet {
 namespace {
@@ -29,15 +31,37 @@ void add_row(const float* row, std::size_t points, double& sum) {
 
 }  // namespace
 
-Pooled::Pooled(const Layer& last) {
-  const std::size_t inputs = static_cast<std::size_t>(last.inputs), outputs = static_cast<std::size_t>(last.outputs);
-  if (last.op == Op::bilinear_pool) {
-    fired.assign(words_for(outputs), 0);
-    if (last.pool == Pool::mean) ones.assign(inputs, 0);
+std::vector<int> max_thresholds(const Operation& pool, std::size_t n) {
+  const double shift = pool.shifted ? delta(n) : 0.0;
+  std::vector<int> thresholds;
+  thresholds.reserve(pool.line.size() / 2);
+  for (std::size_t i = 0; i < pool.line.size(); i += 2) {
+    const double bound = std::ceil(pool.line[i] + pool.line[i + 1] * shift);
+    thresholds.push_back(static_cast<int>(std::min(std::max(bound, 0.0), pool.inputs + 1.0)));
   }
-  if (last.op == Op::pool) {
-    if (last.pool == Pool::max) largest.assign(outputs, -std::numeric_limits<float>::infinity());
-    if (last.pool == Pool::mean) sums.assign(outputs, 0);
+  return thresholds;
+}
+
+std::uint32_t threshold_code(int threshold, int inputs, int levels) {
+  if (threshold <= 0) return 1u << kAlwaysCode;
+  if (threshold > inputs) return 1u << kNeverCode;
+  const unsigned t = static_cast<unsigned>(threshold);
+  return ((1u << (levels - 1)) - (t + 1) / 2) | (t % 2) << kOddCode;
+}
+
+bool reaches_mean(const Operation& pool, std::size_t m, std::size_t n, double sum) {
+  return sum >= std::ceil(static_cast<double>(n) * pool.line[2 * m]);
+}
+
+Pooled::Pooled(const Operation& pool) {
+  const std::size_t inputs = size(pool.inputs), outputs = size(pool.outputs);
+  if (pool.op == Op::bilinear_pool) {
+    fired.assign(words_for(outputs), 0);
+    if (pool.pool == Pool::mean) ones.assign(inputs, 0);
+  }
+  if (pool.op == Op::pool) {
+    if (pool.pool == Pool::max) largest.assign(outputs, -std::numeric_limits<float>::infinity());
+    if (pool.pool != Pool::max) sums.assign(outputs, 0);
   }
 }
 
@@ -65,25 +89,32 @@ void Pooled::merge(const Pooled& other) {
   for (std::size_t i = 0; i < largest.size(); ++i) largest[i] = std::max(largest[i], other.largest[i]);
 }
 
-void Pooled::finish(const Layer& last, std::size_t points, Vector& value) const {
-  const std::size_t inputs = static_cast<std::size_t>(last.inputs), outputs = static_cast<std::size_t>(last.outputs);
-  if (last.op == Op::pool) {
-    value.floats.clear();
-    for (const float number : largest) value.floats.push_back(number + 0.0f);  // -0 becomes +0
-    for (const double sum : sums) value.floats.push_back(static_cast<float>(sum / static_cast<double>(points)));
+void Pooled::finish(const Operation& pool, std::size_t n, double d, Storage& result) const {
+  if (pool.op == Op::pool) {
+    const float shift = static_cast<float>(d);
+    result.elements.clear();
+    for (const float number : largest) {
+      const float most = number + 0.0f;  // -0 becomes +0
+      result.elements.push_back(pool.shifted ? most - shift : most);
+    }
+    const double divisor = pool.pool == Pool::mean ? static_cast<double>(n) : 1.0;
+    for (const double sum : sums) result.elements.push_back(static_cast<float>(sum / divisor));
     return;
   }
-  value.bits = fired;
-  if (last.pool == Pool::max) return;
-  // The agreements of all points with a row: input k agrees at ones[k] points if its weight is +1, else at all others.
-  const std::int64_t all = static_cast<std::int64_t>(points);
-  for (std::size_t m = 0; m < outputs; ++m) {
+  result.words = fired;
+  if (pool.pool == Pool::max) return;
+  // The agreements of all elements with a row: input k agrees at ones[k] elements if its weight is +1, else at all
+  // others.
+  const std::size_t inputs = size(pool.inputs), width = words_for(inputs);
+  const std::int64_t all = static_cast<std::int64_t>(n);
+  for (std::size_t m = 0; m < size(pool.outputs); ++m) {
+    // A branch per bit would be mispredicted half the time.
     std::int64_t sum = 0;
     for (std::size_t k = 0; k < inputs; ++k) {
-      sum += last.bits[m * words_for(inputs) + k / 64] >> k % 64 & 1 ? ones[k] : all - ones[k];
+      const auto agrees = -static_cast<std::int64_t>(get_bit(&pool.bits[m * width], k));  // 0 or -1
+      sum += (ones[k] & agrees) | ((all - ones[k]) & ~agrees);
     }
-    const double bound = std::ceil(static_cast<double>(points) * last.line[2 * m]);
-    if (static_cast<double>(sum) >= bound) value.bits[m / 64] |= std::uint64_t{1} << m % 64;
+    if (reaches_mean(pool, m, n, static_cast<double>(sum))) result.words[m / 64] |= std::uint64_t{1} << m % 64;
   }
 }
 

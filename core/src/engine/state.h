@@ -8,28 +8,36 @@
 
 #include "engine/aligned.h"
 #include "engine/bitsliced.h"
+#include "engine/storage.h"
 #include "engine/vector_ops.h"
 
 namespace bipointnet {
 
-// The value after one operation, for inspection and tests.
-struct Value {
-  bool bits = false;     // whether all numbers are 0 or 1
-  std::size_t rows = 0;  // points; 0 for a vector
-  std::size_t columns = 0;
-  std::vector<float> numbers;
+// A matrix of the cloud that multiplies elements, as the kernels read it.
+struct Matrix {
+  Aligned<float> transposed;
+  std::vector<float> negative_zeros;  // a bias of -0: adding it changes nothing, not even the sign of a zero
+  std::vector<float> norms;           // the sum of |x| over each column
+};
+
+// The thresholds of a pool over groups, for every number n of elements of a group up to `most`.
+struct GroupThresholds {
+  std::size_t most = 0;
+  std::vector<std::uint32_t> codes;  // outputs x (most + 1): codes for kernels.bilinear_pool_groups
 };
 
 struct State {
-  std::size_t points = 0;
   int category = -1;
-  Vector vector;
-  std::vector<Matrix> matrices;
-  std::vector<std::vector<std::uint64_t>> kept;          // kept vectors, by number
-  Aligned<std::uint64_t> kept_slices;                    // kept bits of points, block by block, as in Plan
-  std::shared_ptr<const std::vector<Thresholds>> pools;  // for this number of points, per layer
-  Thresholds joined;                                     // of the layer right after the last join
-  std::vector<Value>* trace = nullptr;
+  std::vector<std::size_t> sizes;  // per domain: its number of elements
+  std::vector<Storage> values;     // per value
+
+  // Per operation, of those that need them in the current run:
+  std::vector<std::shared_ptr<const Thresholds>> pools;        // pools over sets, or over groups that are all alike
+  std::vector<std::shared_ptr<const GroupThresholds>> groups;  // other pools over groups
+  std::vector<std::vector<std::uint32_t>> distinct;            // pools over distinct rows: n per parent element
+  std::vector<Thresholds> reduced;                             // layers that read bits of the cloud
+  std::vector<Matrix> matrices;                                // transforms by a matrix of the cloud
+  VectorScratch scratch;
 };
 
 }  // namespace bipointnet

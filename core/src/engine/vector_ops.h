@@ -1,53 +1,37 @@
-// Operations on one vector, the value of a cloud after its pool.
+// Operations on values of the cloud.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "engine/aligned.h"
-#include "engine/bitsliced.h"
+#include "engine/storage.h"
 #include "format/network.h"
 #include "kernels/kernels.h"
 
 namespace bipointnet {
 
-// The current value, and memory for the next one.
-struct Vector {
-  std::vector<std::uint64_t> bits;
-  Aligned<float> floats;
-  float scale = 1;  // of scaled bits
-  Aligned<float> spare;
-  std::vector<int> counts;
-};
-
-// A square matrix made by the operation `matrix`.
-struct Matrix {
-  std::size_t size;
-  Aligned<float> rows, transposed;
-  std::vector<float> negative_zeros;  // a bias of -0: adding it changes nothing, not even the sign of a zero
-  std::vector<float> norms;           // the sum of |x| over each column
-};
-
-// A layer on vectors as the kernels read it, prepared when a model is loaded.
+// A layer on the cloud as the kernels read it, prepared when a model is loaded.
 struct VectorLayer {
-  std::vector<float> columns;        // dense: the weights transposed
-  std::vector<std::uint64_t> tiles;  // bilinear layers
-  std::vector<float> a, b;           // bilinear_float and bilinear_scaled: the line
+  std::vector<float> columns;        // dense: the weights transposed, per group
+  std::vector<std::uint64_t> tiles;  // bilinear layers: per group
+  std::vector<float> a, b;           // the line
 
-  void set_line(const Layer& layer);
+  void set_line(const Operation& operation);
+};
+
+// Memory that the operations of one run reuse.
+struct VectorScratch {
+  std::vector<int> counts;
+  std::vector<std::uint64_t> words;
 };
 
 int activation_code(Activation activation);  // the argument `act` of the kernels
 
-VectorLayer prepare_vector_layer(const Layer& layer);
+VectorLayer prepare_vector_layer(const Operation& operation);
 
-// Writes the agreements of the bits with each row of weights to value.counts.
-void count_agreements(const Kernels& kernels, const Layer& layer, const VectorLayer& prepared, Vector& value);
-
-// Runs one of dense, sign, compare, sign_scaled, bilinear, bilinear_float and bilinear_scaled.
-void evaluate(const Kernels& kernels, const Layer& layer, const VectorLayer& prepared, Vector& value);
-
-// The sum of the identity and the matrix in a value of size * size floats.
-Matrix make_matrix(std::size_t size, const Vector& value);
+// Runs an operation whose operands and results are values of the cloud. `category` is the category of the cloud.
+void evaluate(const Kernels& kernels, const Network& network, const Operation& operation, const VectorLayer& prepared,
+              int category, VectorScratch& scratch, std::vector<Storage>& values);
 
 }  // namespace bipointnet

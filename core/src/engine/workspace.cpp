@@ -1,44 +1,61 @@
 #include "engine/workspace.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "engine/delta.h"
+#include "engine/pooled.h"
 
 namespace bipointnet {
 namespace {
 
 constexpr std::size_t kMaxKnownThresholds = 8;
 constexpr std::size_t kMaxIdleBuffers = 64;
-constexpr std::size_t kMaxIdleWords = std::size_t{1} << 20;  // per idle block of slices
+constexpr std::size_t kMaxIdleBytes = std::size_t{1} << 23;  // per idle state
 constexpr std::size_t kMaxIdleCodes = std::size_t{1} << 17;
+
+std::size_t bytes_of(const Storage& storage) {
+  return 4 * (storage.elements.capacity() + storage.rows.capacity() + storage.indices.capacity() +
+              storage.counts.capacity()) +
+         8 * (storage.words.capacity() + storage.slices.capacity());
+}
 
 }  // namespace
 
 // The scans of a robot have a different size each time, so this must be cheap.
-std::shared_ptr<const std::vector<Thresholds>> Workspace::thresholds(std::size_t points) {
+std::shared_ptr<const Thresholds> Workspace::thresholds(std::size_t operation, std::size_t n) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& known : known_thresholds_) {
-      if (known.first == points) return known.second;
+    for (const auto& known : known_[operation].thresholds) {
+      if (known.first == n) return known.second;
     }
   }
-  auto made = std::make_shared<std::vector<Thresholds>>(network_.layers.size());
-  const double shift = delta(points);
-  for (std::size_t i = 0; i < network_.layers.size(); ++i) {
-    const Layer& layer = network_.layers[i];
-    if (layer.op != Op::bilinear_pool || layer.pool != Pool::max) continue;
-    std::vector<int> threshold;
-    threshold.reserve(layer.line.size() / 2);
-    for (std::size_t m = 0; m < layer.line.size() / 2; ++m) {
-      const double bound = std::ceil(layer.line[2 * m] + layer.line[2 * m + 1] * (layer.shifted ? shift : 0.0));
-      threshold.push_back(static_cast<int>(std::min(std::max(bound, 0.0), layer.inputs + 1.0)));
+  auto made = std::make_shared<const Thresholds>(
+      plan_.operations[operation].bitsliced[0].thresholds(max_thresholds(network_.operations[operation], n)));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto& known = known_[operation].thresholds;
+  if (known.size() == kMaxKnownThresholds) known.erase(known.begin());
+  known.emplace_back(n, made);
+  return made;
+}
+
+std::shared_ptr<const GroupThresholds> Workspace::group_thresholds(std::size_t operation, std::size_t most) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto& known = known_[operation].groups;
+    if (known != nullptr && known->most == most) return known;
+  }
+  const Operation& pool = network_.operations[operation];
+  const int levels = plan_.operations[operation].bitsliced[0].levels();
+  auto made = std::make_shared<GroupThresholds>();
+  made->most = most;
+  made->codes.resize(checked_product(size(pool.outputs), most + 1));
+  for (std::size_t n = 1; n <= most; ++n) {
+    const std::vector<int> thresholds = max_thresholds(pool, n);
+    for (std::size_t m = 0; m < thresholds.size(); ++m) {
+      made->codes[m * (most + 1) + n] = threshold_code(thresholds[m], pool.inputs, levels);
     }
-    (*made)[i] = plan_.layers[i].bitsliced->thresholds(threshold);
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (known_thresholds_.size() == kMaxKnownThresholds) known_thresholds_.erase(known_thresholds_.begin());
-  known_thresholds_.emplace_back(points, made);
+  known_[operation].groups = made;
   return made;
 }
 
@@ -53,13 +70,14 @@ std::unique_ptr<BlockBuffers> Workspace::acquire_buffers() {
   }
   const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes), width = lanes / 64;
   auto buffers = std::make_unique<BlockBuffers>();
-  buffers->floats.resize(plan_.max_float_channels * lanes);
-  buffers->more_floats.resize(plan_.max_float_channels * lanes);
-  buffers->scales.resize(lanes);
-  buffers->bits.resize(plan_.max_bit_channels * width);
-  buffers->more_bits.resize(plan_.max_bit_channels * width);
+  buffers->floats.resize(plan_.float_channels * lanes);
+  buffers->bits.resize(plan_.bit_channels * width);
   buffers->kernel_scratch.resize(static_cast<std::size_t>(kScratchSlices) * width);
   buffers->mask.resize(width);
+  buffers->float_values.resize(network_.values.size());
+  buffers->bit_values.resize(network_.values.size());
+  buffers->sums.resize(network_.operations.size());
+  for (auto* lanes_of : {&buffers->own, &buffers->source, &buffers->parent, &buffers->counts}) lanes_of->resize(lanes);
   return buffers;
 }
 
@@ -68,18 +86,31 @@ void Workspace::release_buffers(std::unique_ptr<BlockBuffers> buffers) {
   if (idle_.size() < kMaxIdleBuffers && buffers->codes.capacity() <= kMaxIdleCodes) idle_.push_back(std::move(buffers));
 }
 
-Aligned<std::uint64_t> Workspace::acquire_slices() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (idle_slices_.empty()) return {};
-  Aligned<std::uint64_t> slices = std::move(idle_slices_.back());
-  idle_slices_.pop_back();
-  return slices;
+std::unique_ptr<State> Workspace::acquire_state() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!idle_states_.empty()) {
+      std::unique_ptr<State> state = std::move(idle_states_.back());
+      idle_states_.pop_back();
+      return state;
+    }
+  }
+  auto state = std::make_unique<State>();
+  const std::size_t operations = network_.operations.size();
+  state->values.resize(network_.values.size());
+  state->pools.resize(operations);
+  state->groups.resize(operations);
+  state->distinct.resize(operations);
+  state->reduced.resize(operations);
+  state->matrices.resize(operations);
+  return state;
 }
 
-void Workspace::release_slices(Aligned<std::uint64_t> slices) noexcept {
+void Workspace::release_state(std::unique_ptr<State> state) noexcept {
+  std::size_t bytes = 0;
+  for (const Storage& storage : state->values) bytes += bytes_of(storage);
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (slices.empty() || slices.size() > kMaxIdleWords || idle_slices_.size() == idle_slices_.capacity()) return;
-  idle_slices_.push_back(std::move(slices));
+  if (bytes <= kMaxIdleBytes && idle_states_.size() < idle_states_.capacity()) idle_states_.push_back(std::move(state));
 }
 
 }  // namespace bipointnet

@@ -1,4 +1,4 @@
-// What the runs of a model reuse: thresholds per number of points, and memory.
+// What the runs of a model reuse: thresholds per number of elements, and memory.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,21 @@
 #include "engine/aligned.h"
 #include "engine/code_set.h"
 #include "engine/plan.h"
+#include "engine/state.h"
 #include "format/network.h"
 #include "kernels/kernels.h"
 
 namespace bipointnet {
 
-// The memory that one thread needs to run a pass on blocks of points.
+// The memory that one thread needs to run a pass on blocks.
 struct BlockBuffers {
-  Aligned<float> floats, more_floats, scales;
-  Aligned<std::uint64_t> bits, more_bits, kernel_scratch, mask;
+  Aligned<float> floats, elements, more_elements;
+  Aligned<std::uint64_t> bits, kernel_scratch, mask, fired, rows;
+  std::vector<const float*> float_values;         // per value: where it is now
+  std::vector<const std::uint64_t*> bit_values;
+  Aligned<std::uint32_t> own, source, parent, counts;  // per lane: numbers of elements; counts: per group
+  std::vector<int> largest;               // counts of agreements: groups x outputs
+  std::vector<std::vector<double>> sums;  // per operation: of a group that is larger than a block
   CodeSet codes;
 };
 
@@ -27,30 +33,37 @@ class Workspace {
  public:
   // All references must outlive this object.
   Workspace(const Network& network, const Plan& plan, const Kernels& kernels)
-      : network_(network), plan_(plan), kernels_(kernels) {
-    idle_slices_.reserve(kMaxIdleSlices);  // so that release_slices() cannot throw
+      : network_(network), plan_(plan), kernels_(kernels), known_(network.operations.size()) {
+    idle_states_.reserve(kMaxIdleStates);  // so that release_state() cannot throw
   }
 
-  // The thresholds of the pools for clouds of `points` points, one entry per layer.
-  std::shared_ptr<const std::vector<Thresholds>> thresholds(std::size_t points);
+  // The thresholds of a max pool of bits over n elements.
+  std::shared_ptr<const Thresholds> thresholds(std::size_t operation, std::size_t n);
+
+  // The same for every n up to `most`.
+  std::shared_ptr<const GroupThresholds> group_thresholds(std::size_t operation, std::size_t most);
 
   std::unique_ptr<BlockBuffers> acquire_buffers();
   void release_buffers(std::unique_ptr<BlockBuffers> buffers);
 
-  // Memory of any size for the kept bits of points.
-  Aligned<std::uint64_t> acquire_slices();
-  void release_slices(Aligned<std::uint64_t> slices) noexcept;
+  std::unique_ptr<State> acquire_state();
+  void release_state(std::unique_ptr<State> state) noexcept;
 
  private:
-  static constexpr std::size_t kMaxIdleSlices = 8;
+  static constexpr std::size_t kMaxIdleStates = 8;
+
+  struct Known {
+    std::vector<std::pair<std::size_t, std::shared_ptr<const Thresholds>>> thresholds;  // by n
+    std::shared_ptr<const GroupThresholds> groups;
+  };
 
   const Network& network_;
   const Plan& plan_;
   const Kernels& kernels_;
   std::mutex mutex_;  // guards all members below
-  std::vector<std::pair<std::size_t, std::shared_ptr<const std::vector<Thresholds>>>> known_thresholds_;
+  std::vector<Known> known_;  // per operation
   std::vector<std::unique_ptr<BlockBuffers>> idle_;
-  std::vector<Aligned<std::uint64_t>> idle_slices_;
+  std::vector<std::unique_ptr<State>> idle_states_;
 };
 
 }  // namespace bipointnet

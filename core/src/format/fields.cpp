@@ -68,7 +68,9 @@ std::vector<JsonValue> Fields::list(const std::string& key, std::int64_t low, st
 
 std::int64_t Fields::integer(const std::string& key, std::int64_t low, std::int64_t high) const {
   const auto value = at(key).integer();
-  if (!value || *value < low || *value > high) fail_at(key, "an integer from " + range(low, high));
+  if (!value || *value < low || *value > high) {
+    fail_at(key, low == high ? std::to_string(low) : "an integer from " + range(low, high));
+  }
   return *value;
 }
 

@@ -2,9 +2,11 @@
 // rule is checked here, in program.cpp or in tensors.cpp, before memory that depends on it is allocated.
 #include <utility>
 
+#include "format/cost.h"
 #include "format/fields.h"
 #include "format/json.h"
 #include "format/network.h"
+#include "format/operations.h"
 #include "format/program.h"
 #include "format/tensors.h"
 
@@ -74,7 +76,7 @@ void read_golden(const Fields& manifest, Tensors& tensors, Network& network) {
 
 void read_manifest(const JsonValue& root, Tensors& tensors, Network& network) {
   const Fields manifest(root, "manifest");
-  manifest.integer("format", 1, 1);
+  manifest.integer("format", 2, 2);
   std::vector<std::string> keys = {"format",    "model",   "task",   "classes", "channels",
                                    "normalize", "program", "golden", "training"};
   for (const char* key : {"categories", "parts"}) {
@@ -91,13 +93,10 @@ void read_manifest(const JsonValue& root, Tensors& tensors, Network& network) {
   network.normalize = manifest.choice<bool>("normalize", {{"sphere", true}, {"none", false}});
   read_program(manifest, tensors, network);
   read_golden(manifest, tensors, network);
+  check_golden_cost(network);
 }
 
 }  // namespace
-
-const char* name_of(Task task) {
-  return task == Task::classify ? "classify" : task == Task::part ? "part" : "semantic";
-}
 
 Network parse(const std::uint8_t* bytes, std::size_t size) {
   Network network;

@@ -1,4 +1,5 @@
-// A packed model in memory. format.cpp reads it from a file, engine/ runs it; docs/format.md defines its meaning.
+// A packed model in memory: a program over named values. format/ reads it from a file, engine/ runs it; docs/format.md
+// defines its meaning.
 #pragma once
 
 #include <cstddef>
@@ -15,55 +16,104 @@ struct FormatError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// In the order of the table in operations.cpp.
 enum class Op {
   points,
-  transform,
-  dense,
-  sign,
-  compare,
-  sign_scaled,
-  bilinear,
-  bilinear_pool,
-  bilinear_float,
-  bilinear_scaled,
-  pool,
-  shift,
-  matrix,
-  keep,
   category,
-  join,
+  farthest,
+  nearest,
+  ball,
+  interpolate,
+  density,
+  gather,
+  broadcast,
+  flatten,
+  size,
+  concat,
+  slice,
+  add,
+  subtract,
+  multiply,
+  divide,
+  affine,
+  function,
+  dense,
+  transform,
+  mix,
+  outer,
+  pool,
+  sign,
+  mean_abs,
+  bilinear,
+  bilinear_float,
+  bilinear_pool,
 };
+enum class Kind { floats, bits, indices };
 enum class Activation { none, relu, hardtanh };
-enum class Pool { max, mean };
+enum class Function { relu, hardtanh, leaky_relu, abs, square, sqrt, reciprocal, exp, sigmoid, tanh };
+enum class Pool { max, mean, sum };
+enum class Over { points, neighbors, distinct };                    // what a pool counts
+enum class Order { coordinates, index, nearest, slots, channels };  // of farthest, ball, flatten
+enum class Guard { limit, add, clamp };
+enum class Rounding { floor, ceil, even };
 enum class Task { classify, part, semantic };  // classify: logits of the cloud; part and semantic: logits per point
 
-struct Layer {
+// A number of elements, from the number n of elements of a set: min(most, max(least, round(factor n))).
+struct SizeRule {
+  double factor = 0;
+  Rounding rounding = Rounding::floor;
+  std::uint32_t least = 1, most = 1;
+
+  std::size_t operator()(std::size_t n) const;
+  bool fixed() const { return least == most; }
+};
+
+// What the elements of a value are. Domain 0 is the cloud, domain 1 the input points.
+struct Domain {
+  enum class Type { cloud, set, groups } type = Type::cloud;
+  int parent = -1;      // of a set: the cloud; of groups: the domain of the centers; of the cloud: none
+  int source = -1;      // of a set made by farthest, or of groups: the set that its indices refer to
+  SizeRule count;       // elements of a set made by farthest, or slots of groups; n is the size of the source
+  bool capped = false;  // a set made by farthest in the order of coordinates has at most n elements
+};
+
+// A named value.
+struct Value {
+  std::string name;
+  Kind kind = Kind::floats;
+  int domain = 0;
+  int channels = 0;  // 1 for indices
+};
+
+struct Operation {
   Op op{};
-  int inputs = 0;          // channels of the value before it
-  int outputs = 0;         // channels of the value after it; of matrix: its size D
-  bool on_points = false;  // whether the value before it belongs to points or is one vector
+  std::vector<int> in, out;  // numbers of values
+  int inputs = 0;            // channels of the first operand; 0 without operands
+  int outputs = 0;           // channels of the first result
+  int groups = 1;            // dense, mean_abs, bilinear, bilinear_float
   Activation activation = Activation::none;
+  Function function = Function::relu;
   Pool pool = Pool::max;
-  bool shifted = false;                 // bilinear_pool: d = delta(n)
-  float at = 0;                         // compare
-  int matrix = 0;                       // transform: the number of the matrix; matrix: the number that it gets
-  int kept = -1;                        // keep, and bilinear_pool with thresholds: the number of the kept value
-  std::vector<int> joined;              // join: the numbers of the kept values
-  std::vector<std::uint64_t> bits;      // outputs x words_for(inputs), row-major
-  std::vector<std::int16_t> threshold;  // outputs; empty for a bilinear_pool that keeps nothing
+  Over over = Over::points;
+  bool shifted = false;  // pool, bilinear_pool: d = delta(n)
+  Order order = Order::index;
+  Guard guard = Guard::limit;
+  int dilation = 1;
+  int from = 0, to = 0;                 // slice
+  float at = 0;                         // sign
+  float slope = 0;                      // function leaky_relu
+  double radius = 0;                    // ball
+  double bandwidth = 0;                 // density
+  float epsilon = 0;                    // interpolate
+  std::vector<std::uint64_t> bits;      // outputs x words_for(inputs / groups), row-major
+  std::vector<std::int16_t> threshold;  // outputs; of bilinear_pool: only with a second result
   std::vector<double> line;             // outputs x 2
-  std::vector<float> weight;            // outputs x inputs
+  std::vector<float> weight;            // outputs x inputs / groups
   std::vector<float> bias;              // outputs
 };
 
 // Sizes in a file are int; those in memory are std::size_t.
 inline std::size_t size(int count) { return static_cast<std::size_t>(count); }
-
-// Bits that a program keeps, per point or of the cloud.
-struct Kept {
-  bool on_points = false;
-  int width = 0;
-};
 
 struct Network {
   std::string manifest;  // JSON, as in the file
@@ -73,14 +123,19 @@ struct Network {
   std::vector<std::vector<int>> parts;  // the classes that points of each category can have; empty: all
   int channels = 0;
   bool normalize = false;
-  std::vector<Layer> layers;
-  std::vector<Kept> kept;  // by number
+  std::vector<Domain> domains;
+  std::vector<Value> values;
+  std::vector<Operation> operations;  // in order; the first result of the last one is the logits
   std::uint64_t golden_seed = 0;
   int golden_points = 0;
   double golden_tolerance = 0;
   std::vector<float> golden;  // classes, or golden_points x classes
 
   bool per_point() const { return task != Task::classify; }  // whether there are logits per point, or of the cloud
+
+  // The number of elements of every domain for a cloud of `points` points. Throws std::bad_alloc if one of them does
+  // not fit std::size_t.
+  std::vector<std::size_t> sizes(std::size_t points) const;
 };
 
 // The names of the tasks in the manifest.

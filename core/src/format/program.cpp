@@ -1,343 +1,229 @@
-// The operations of a program: one row per operation in rules(), and one function that reads its fields and tensors.
+// Reads a program operation by operation, each by its row of the table, and infers the kind, the domain and the
+// channels of every value.
 #include "format/program.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
+
+#include "format/binding.h"
+#include "format/operation_fields.h"
+#include "format/operations.h"
+#include "format/text.h"
 
 namespace bipointnet {
 namespace {
 
-constexpr std::int64_t kMaxOperations = 256;
-constexpr std::int64_t kMaxMatrices = 16;
-constexpr std::int64_t kMaxMatrixSize = 181;  // its square is at most kMaxWidth
-constexpr std::int64_t kMaxKept = 64;
-constexpr std::int64_t kMaxKeptBits = 65536;
+constexpr std::int64_t kMaxOperations = 1024;
+constexpr int kMaxDomains = 64;  // sets made by farthest, and groups
+constexpr std::size_t kMaxName = 200;
 
-// The kind of the current value of a program.
-enum class Kind { nothing, point_floats, point_bits, point_scaled, vector_floats, vector_bits, vector_scaled };
-
-std::string name_of(Kind kind) {
-  switch (kind) {
-    case Kind::nothing: return "nothing";
-    case Kind::point_floats: return "point floats";
-    case Kind::point_bits: return "point bits";
-    case Kind::point_scaled: return "scaled point bits";
-    case Kind::vector_floats: return "vector floats";
-    case Kind::vector_bits: return "vector bits";
-    default: return "scaled vector bits";
-  }
+bool is_name(const std::string& text) {
+  return !text.empty() && text.size() <= kMaxName && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+  });
 }
 
-Kind floats(bool on_points) { return on_points ? Kind::point_floats : Kind::vector_floats; }
-
-Kind bits(bool on_points) { return on_points ? Kind::point_bits : Kind::vector_bits; }
-
-Kind scaled(bool on_points) { return on_points ? Kind::point_scaled : Kind::vector_scaled; }
-
-std::string text_of(Kind kind, int width) {
-  return kind == Kind::nothing ? name_of(kind) : name_of(kind) + " (" + std::to_string(width) + ")";
-}
-
-// Reads a program operation by operation and tracks the kind and the width of the current value.
 class Program {
  public:
-  Program(Tensors& tensors, int channels, int categories)
-      : tensors_(tensors), channels_(channels), categories_(categories) {}
-
-  void add(const JsonValue& operation) {
-    Fields fields(operation, "operation " + std::to_string(layers_.size()));
-    const Rule& rule = rule_of(fields);
-    fields.what += std::string(", ") + rule.name;
-    expect_fields(fields, rule);
-    expect_kind(fields, rule);
-
-    Layer layer;
-    layer.op = rule.op;
-    layer.inputs = width_;
-    layer.outputs = width_;
-    layer.on_points = kind_ == Kind::point_floats || kind_ == Kind::point_bits || kind_ == Kind::point_scaled;
-    (this->*rule.read)(fields, layer);
-    layers_.push_back(std::move(layer));
-    has_category_ |= rule.op == Op::category;
+  Program(Tensors& tensors, Network& network) : tensors_(tensors), network_(network) {
+    network.domains = {{Domain::Type::cloud, -1, -1, {}, false}, {Domain::Type::set, 0, -1, {}, false}};
   }
 
-  void expect_end(std::size_t classes, Task task) const {
-    const Kind kind = floats(task != Task::classify);
-    if (kind_ != kind || static_cast<std::size_t>(width_) != classes) {
-      fail("program", "ends with " + text_of(kind_, width_),
-           text_of(kind, static_cast<int>(classes)) + " for task " + name_of(task) + ", one per class");
+  void add(const JsonValue& item) {
+    Fields fields(item, "operation " + decimal(network_.operations.size()));
+    const OperationRule& rule = rule_in(fields);
+    const std::vector<std::string> results = result_names(fields, rule);
+    fields.what += " " + quoted(results[0]) + ", " + rule.name;
+    expect_fields(fields, rule);
+    expect_place(fields, rule.op);
+
+    Operation operation;
+    operation.op = rule.op;
+    operation.in = operands(fields, rule);
+    if (!operation.in.empty()) operation.inputs = network_.values[size(operation.in[0])].channels;
+    SizeRule count;
+    read_fields(fields, rule, operation, count);
+    const Binding binding(network_, rule, operation, fields.what);
+    check_widths(fields, rule, operation);
+    make_results(fields, rule, binding, results, count, operation);
+    read_tensors(rule, binding, results[0], operation);
+    network_.operations.push_back(std::move(operation));
+  }
+
+  void expect_end() const {
+    const Value& logits = network_.values[size(network_.operations.back().out[0])];
+    const auto classes = static_cast<int>(network_.classes.size());
+    const int domain = network_.per_point() ? 1 : 0;
+    if (logits.kind != Kind::floats || logits.domain != domain || logits.channels != classes) {
+      fail("program", "ends with " + text_of(network_, logits),
+           text_of(network_, {"", Kind::floats, domain, classes}) + " for task " + name_of(network_.task) +
+               ", one channel per class");
     }
-    if (categories_ > 0 && !has_category_) {
+    for (std::size_t i = 0; i < network_.values.size(); ++i) {
+      const Value& value = network_.values[i];
+      if (!read_[i] && &value != &logits) {
+        fail("program", "no operation reads " + quoted(value.name), "only values that are read");
+      }
+    }
+    if (!network_.categories.empty() && !has_category_) {
       fail("manifest", "categories without an operation category", "both or neither");
     }
   }
 
-  // Moves the layers into `network`.
-  void finish(Network& network) && {
-    network.layers = std::move(layers_);
-    network.kept = std::move(kept_);
-  }
-
  private:
-  using Read = void (Program::*)(const Fields&, Layer&);
-
-  struct Rule {
-    const char* name;
-    Op op;
-    std::vector<Kind> from;
-    std::vector<std::string> fields;
-    Read read;
-  };
-
-  static const std::vector<Rule>& rules() {
-    using K = Kind;
-    static const std::vector<Rule> rules = {
-        {"points", Op::points, {K::nothing}, {}, &Program::points},
-        {"transform", Op::transform, {K::point_floats}, {"matrix"}, &Program::transform},
-        {"dense", Op::dense, {K::point_floats, K::vector_floats}, {"outputs", "activation"}, &Program::dense},
-        {"sign", Op::sign, {K::point_floats, K::vector_floats}, {}, &Program::sign},
-        {"compare", Op::compare, {K::point_floats, K::vector_floats}, {"at"}, &Program::compare},
-        {"sign_scaled", Op::sign_scaled, {K::point_floats, K::vector_floats}, {}, &Program::sign_scaled},
-        {"bilinear", Op::bilinear, {K::point_bits, K::vector_bits}, {"outputs"}, &Program::bilinear},
-        {"bilinear_pool", Op::bilinear_pool, {K::point_bits}, {"outputs", "pool", "shift"}, &Program::bilinear_pool},
-        {"bilinear_float",
-         Op::bilinear_float,
-         {K::point_bits, K::vector_bits},
-         {"outputs", "activation"},
-         &Program::bilinear_float},
-        {"bilinear_scaled",
-         Op::bilinear_scaled,
-         {K::point_scaled, K::vector_scaled},
-         {"outputs", "activation"},
-         &Program::bilinear_float},
-        {"pool", Op::pool, {K::point_floats}, {"pool"}, &Program::pool},
-        {"shift", Op::shift, {K::vector_floats}, {}, &Program::shift},
-        {"matrix", Op::matrix, {K::vector_floats}, {"size"}, &Program::matrix},
-        {"keep", Op::keep, {K::point_bits, K::point_floats, K::vector_bits}, {}, &Program::keep},
-        {"category", Op::category, {K::nothing}, {}, &Program::category},
-        {"join", Op::join, {K::nothing}, {"kept"}, &Program::join},
-    };
-    return rules;
-  }
-
-  static const Rule& rule_of(const Fields& fields) {
+  static const OperationRule& rule_in(const Fields& fields) {
     const std::string name = fields.string("op");
+    const std::vector<OperationRule>& rules = operation_rules();
+    const auto found = std::find_if(rules.begin(), rules.end(), [&](const auto& rule) { return name == rule.name; });
+    if (found != rules.end()) return *found;
     std::vector<std::string> names;
-    for (const Rule& rule : rules()) {
-      if (name == rule.name) return rule;
-      names.push_back(rule.name);
-    }
+    for (const OperationRule& rule : rules) names.push_back(rule.name);
     fields.fail_at("op", alternatives(names));
   }
 
-  static void expect_fields(const Fields& fields, const Rule& rule) {
-    std::vector<std::string> keys = {"op"};
-    keys.insert(keys.end(), rule.fields.begin(), rule.fields.end());
+  static void expect_fields(const Fields& fields, const OperationRule& rule) {
+    std::vector<std::string> keys = {"op", "in", "out"};
+    for (const FieldRule& field : rule.fields) keys.push_back(field.name);
     fields.expect_keys(keys);
   }
 
-  void expect_kind(const Fields& fields, const Rule& rule) const {
-    const auto reads = [&](Kind kind) {
-      return std::find(rule.from.begin(), rule.from.end(), kind) != rule.from.end();
-    };
-    const bool kept = kind_ == Kind::vector_bits && layers_.back().op == Op::keep;
-    if (reads(kind_) || (kept && reads(Kind::nothing))) return;
+  // `points` comes first and only there; `category` comes at most once.
+  void expect_place(const Fields& fields, Op op) {
+    const bool first = network_.operations.empty();
+    if (first && op != Op::points) fail(fields.what, "the first operation", "points");
+    if (!first && op == Op::points) fail(fields.what, "a second operation points", "one, the first");
+    if (op != Op::category) return;
+    if (network_.categories.empty()) fail(fields.what, "no categories in the manifest", "the key categories");
+    if (std::exchange(has_category_, true)) fail(fields.what, "a second operation category", "at most one");
+  }
+
+  std::vector<std::string> result_names(const Fields& fields, const OperationRule& rule) const {
+    const auto most = static_cast<std::int64_t>(rule.results.size());
+    const std::int64_t least = rule.results.back().optional ? most - 1 : most;
     std::vector<std::string> names;
-    for (const Kind kind : rule.from) names.push_back(name_of(kind));
-    if (reads(Kind::nothing)) names.push_back("vector bits right after keep");
-    fail(fields.what, "reads " + text_of(kind_, width_), alternatives(names));
-  }
-
-  void points(const Fields&, Layer& layer) {
-    start(layer);
-    become(Kind::point_floats, layer.outputs = channels_);
-  }
-
-  void transform(const Fields& fields, Layer& layer) {
-    layer.matrix = static_cast<int>(fields.integer("matrix", 0, kMaxMatrices - 1));
-    const auto number = static_cast<std::size_t>(layer.matrix);
-    if (number >= matrix_sizes_.size()) {
-      fields.fail_at("matrix", "one of the " + decimal(matrix_sizes_.size()) + " matrices before it, counted from 0");
-    }
-    if (matrix_sizes_[number] > width_) {
-      fail(fields.what, "matrix of size " + std::to_string(matrix_sizes_[number]),
-           "at most " + std::to_string(width_) + ", the channels per point");
-    }
-  }
-
-  void dense(const Fields& fields, Layer& layer) {
-    read_outputs(fields, layer);
-    read_activation(fields, layer);
-    layer.weight = tensors_.floats<float>(tensor("weight"), {Dtype::f32, Dtype::f16}, {rows(layer), columns(layer)});
-    layer.bias = tensors_.floats<float>(tensor("bias"), {Dtype::f32}, {rows(layer)});
-    become(floats(layer.on_points), layer.outputs);
-  }
-
-  void sign(const Fields&, Layer& layer) { become(bits(layer.on_points), layer.outputs); }
-
-  void compare(const Fields& fields, Layer& layer) {
-    const double at = fields.number("at");
-    layer.at = static_cast<float>(at);
-    if (static_cast<double>(layer.at) != at) fields.fail_at("at", "a number that float32 holds exactly");
-    become(bits(layer.on_points), layer.outputs);
-  }
-
-  void sign_scaled(const Fields&, Layer& layer) { become(scaled(layer.on_points), layer.outputs); }
-
-  void bilinear(const Fields& fields, Layer& layer) {
-    read_outputs(fields, layer);
-    read_bits(layer);
-    layer.threshold = tensors_.thresholds(tensor("threshold"), layer.outputs, layer.inputs);
-    become(bits(layer.on_points), layer.outputs);
-  }
-
-  void bilinear_pool(const Fields& fields, Layer& layer) {
-    read_outputs(fields, layer);
-    read_pool(fields, layer);
-    layer.shifted = fields.choice<bool>("shift", {{"none", false}, {"delta", true}});
-    if (layer.pool == Pool::mean && layer.shifted) fields.fail_at("shift", "none for pool mean");
-    read_bits(layer);
-    layer.line = tensors_.floats<double>(tensor("line"), {Dtype::f32, Dtype::f64}, {rows(layer), 2});
-    if (layer.pool == Pool::mean) expect_no_slope(layer);
-    if (tensors_.has(tensor("threshold"))) {
-      layer.threshold = tensors_.thresholds(tensor("threshold"), layer.outputs, layer.inputs);
-      remember(fields, layer);
-    }
-    become(Kind::vector_bits, layer.outputs);
-  }
-
-  void bilinear_float(const Fields& fields, Layer& layer) {
-    read_outputs(fields, layer);
-    read_activation(fields, layer);
-    read_bits(layer);
-    layer.line = tensors_.floats<double>(tensor("line"), {Dtype::f32}, {rows(layer), 2});
-    become(floats(layer.on_points), layer.outputs);
-  }
-
-  void pool(const Fields& fields, Layer& layer) {
-    read_pool(fields, layer);
-    become(Kind::vector_floats, layer.outputs);
-  }
-
-  void shift(const Fields&, Layer&) {}
-
-  void matrix(const Fields& fields, Layer& layer) {
-    layer.outputs = static_cast<int>(fields.integer("size", 1, kMaxMatrixSize));
-    layer.matrix = static_cast<int>(matrix_sizes_.size());
-    if (layer.matrix == kMaxMatrices) {
-      fail(fields.what, "one more matrix", "at most " + std::to_string(kMaxMatrices) + " matrices");
-    }
-    if (layer.outputs * layer.outputs != layer.inputs) {
-      fields.fail_at("size", "the square root of " + std::to_string(layer.inputs) + ", the length of the vector");
-    }
-    matrix_sizes_.push_back(layer.outputs);
-    become(Kind::nothing, 0);
-  }
-
-  void keep(const Fields& fields, Layer& layer) { remember(fields, layer); }
-
-  void category(const Fields& fields, Layer& layer) {
-    start(layer);
-    if (categories_ == 0) fail(fields.what, "no categories in the manifest", "the key categories");
-    become(Kind::vector_bits, layer.outputs = categories_);
-  }
-
-  void join(const Fields& fields, Layer& layer) {
-    start(layer);
-    std::int64_t width = 0;
-    bool points = false;
-    for (const JsonValue& item : fields.list("kept", 1, kMaxKept)) {
-      const std::string what = fields.what + ": kept " + item.describe();
-      const auto number = item.integer();
-      if (!number || *number < 0 || *number >= static_cast<std::int64_t>(kept_.size())) {
-        fail(what, "no such value", "one of the " + decimal(kept_.size()) + " kept values before it, counted from 0");
+    for (const JsonValue& item : fields.list("out", least, most)) {
+      const std::string name = item.string();
+      if (!is_name(name)) {
+        fail(fields.what, "out with " + item.describe(), "names of 1 to 200 ASCII letters, digits, '_', '-' and '.'");
       }
-      const int known = static_cast<int>(*number);
-      if (std::find(layer.joined.begin(), layer.joined.end(), known) != layer.joined.end()) {
-        fail(what, "listed twice", "each at most once");
+      if (numbers_.count(name) != 0 || std::find(names.begin(), names.end(), name) != names.end()) {
+        fail(fields.what, "a second value " + quoted(name), "names that are made once");
       }
-      layer.joined.push_back(known);
-      width += kept_[static_cast<std::size_t>(known)].width;
-      points |= kept_[static_cast<std::size_t>(known)].on_points;
+      names.push_back(name);
     }
-    if (!points) fail(fields.what, "only vectors", "at least one kept value of points");
-    if (width > kMaxWidth) {
-      fail(fields.what, std::to_string(width) + " bits per point", "at most " + std::to_string(kMaxWidth));
+    return names;
+  }
+
+  std::vector<int> operands(const Fields& fields, const OperationRule& rule) {
+    std::int64_t least = 0, most = 0;
+    for (const OperandRule& operand : rule.operands) {
+      using Times = OperandRule::Times;
+      least += operand.times == Times::once ? 1 : operand.times == Times::optional ? 0 : 2;
+      most += operand.times == Times::two_or_more ? kMaxWidth : 1;
     }
-    become(Kind::point_bits, layer.outputs = static_cast<int>(width));
-  }
-
-  // The operation starts a new value and does not read the current one.
-  static void start(Layer& layer) {
-    layer.inputs = 0;
-    layer.on_points = false;
-  }
-
-  void remember(const Fields& fields, Layer& layer) {
-    layer.kept = static_cast<int>(kept_.size());
-    kept_.push_back({layer.on_points, layer.outputs});
-    kept_bits_ += layer.outputs;
-    if (kept_.size() > kMaxKept) {
-      fail(fields.what, "one more kept value", "at most " + std::to_string(kMaxKept) + " kept values");
+    std::vector<int> numbers;
+    for (const JsonValue& item : fields.list("in", least, most)) {
+      const auto found = numbers_.find(item.string());
+      if (item.kind() != JsonValue::Kind::string || found == numbers_.end()) {
+        fail(fields.what, "input " + item.describe(), "the name of a value that an operation before it makes");
+      }
+      numbers.push_back(found->second);
+      read_[size(found->second)] = true;
     }
-    if (kept_bits_ > kMaxKeptBits) {
-      fail(fields.what, std::to_string(kept_bits_) + " kept bits", "at most " + std::to_string(kMaxKeptBits));
+    return numbers;
+  }
+
+  void make_results(const Fields& fields, const OperationRule& rule, const Binding& binding,
+                    const std::vector<std::string>& names, const SizeRule& count, Operation& operation) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const ResultRule& result = rule.results[i];
+      const std::uint64_t channels = binding.value(result.channels);
+      if (channels > kMaxWidth) {
+        fail(fields.what, quoted(names[i]) + " with " + decimal(channels) + " channels",
+             "at most " + std::to_string(kMaxWidth));
+      }
+      const bool same_kind = result.kinds == (kFloats | kBits);
+      const Kind kind = same_kind                 ? network_.values[size(operation.in[0])].kind
+                        : result.kinds == kFloats ? Kind::floats
+                        : result.kinds == kBits   ? Kind::bits
+                                                  : Kind::indices;
+      operation.out.push_back(static_cast<int>(network_.values.size()));
+      numbers_.emplace(names[i], operation.out.back());
+      network_.values.push_back(
+          {names[i], kind, domain_of(fields, result.place, binding, count, operation), static_cast<int>(channels)});
+      read_.push_back(false);
+    }
+    operation.outputs = network_.values[size(operation.out[0])].channels;
+  }
+
+  int domain_of(const Fields& fields, Place place, const Binding& binding, const SizeRule& count,
+                const Operation& operation) {
+    if (place == Place::new_set) {
+      if (++sets_ > kMaxDomains) fail(fields.what, "one more set", "at most " + std::to_string(kMaxDomains));
+      const bool capped = operation.order == Order::coordinates;
+      network_.domains.push_back({Domain::Type::set, 0, binding.set, count, capped});
+    } else if (place == Place::new_groups) {
+      if (++groups_ > kMaxDomains) fail(fields.what, "one more search", "at most " + std::to_string(kMaxDomains));
+      network_.domains.push_back({Domain::Type::groups, binding.centers, binding.set, count, false});
+    } else {
+      return binding.domain_of(place);
+    }
+    return static_cast<int>(network_.domains.size()) - 1;
+  }
+
+  void read_tensors(const OperationRule& rule, const Binding& binding, const std::string& result,
+                    Operation& operation) {
+    for (const TensorRule& tensor : rule.tensors) {
+      if (tensor.of_second_result && operation.out.size() < 2) continue;
+      read_tensor(tensor, binding, result + "." + tensor.name, operation);
+    }
+    if (operation.op == Op::bilinear_pool && operation.pool == Pool::mean) expect_no_slope(operation, result);
+  }
+
+  void read_tensor(const TensorRule& rule, const Binding& binding, const std::string& name, Operation& operation) {
+    const int columns = operation.inputs / operation.groups;
+    switch (rule.type) {
+      case TensorRule::Type::bits: operation.bits = tensors_.bits(name, operation.outputs, columns); return;
+      case TensorRule::Type::thresholds:
+        operation.threshold = tensors_.thresholds(name, operation.outputs, columns);
+        return;
+      default: break;
+    }
+    Shape shape = {binding.value(rule.rows)};
+    if (*rule.columns != '\0') shape.push_back(binding.value(rule.columns));
+    const std::string member = rule.name;
+    if (member == "line") {
+      operation.line = tensors_.floats<double>(name, rule.dtypes, shape);
+    } else {
+      (member == "weight" ? operation.weight : operation.bias) = tensors_.floats<float>(name, rule.dtypes, shape);
     }
   }
 
-  static void read_outputs(const Fields& fields, Layer& layer) {
-    layer.outputs = static_cast<int>(fields.integer("outputs", 1, kMaxWidth));
-  }
-
-  static void read_activation(const Fields& fields, Layer& layer) {
-    layer.activation = fields.choice<Activation>(
-        "activation", {{"none", Activation::none}, {"relu", Activation::relu}, {"hardtanh", Activation::hardtanh}});
-  }
-
-  static void read_pool(const Fields& fields, Layer& layer) {
-    layer.pool = fields.choice<Pool>("pool", {{"max", Pool::max}, {"mean", Pool::mean}});
-  }
-
-  void read_bits(Layer& layer) { layer.bits = tensors_.bits(tensor("weight"), layer.outputs, layer.inputs); }
-
-  void expect_no_slope(const Layer& layer) const {
-    for (std::size_t i = 1; i < layer.line.size(); i += 2) {
-      if (layer.line[i] != 0) {
-        fail(tensor("line"), "b = " + std::to_string(layer.line[i]) + " in row " + decimal(i / 2), "0 for pool mean");
+  static void expect_no_slope(const Operation& operation, const std::string& result) {
+    for (std::size_t i = 1; i < operation.line.size(); i += 2) {
+      if (operation.line[i] != 0) {
+        fail(result + ".line", "b = " + std::to_string(operation.line[i]) + " in row " + decimal(i / 2),
+             "0 for pool mean");
       }
     }
   }
-
-  void become(Kind kind, int width) {
-    kind_ = kind;
-    width_ = width;
-  }
-
-  std::string tensor(const char* name) const { return std::to_string(layers_.size()) + "." + name; }
-
-  static std::uint64_t rows(const Layer& layer) { return static_cast<std::uint64_t>(layer.outputs); }
-
-  static std::uint64_t columns(const Layer& layer) { return static_cast<std::uint64_t>(layer.inputs); }
 
   Tensors& tensors_;
-  int channels_;
-  int categories_;
+  Network& network_;
+  std::map<std::string, int> numbers_;  // of the values, by name
+  std::vector<bool> read_;              // whether an operation reads the value
   bool has_category_ = false;
-  Kind kind_ = Kind::nothing;
-  int width_ = 0;
-  std::vector<int> matrix_sizes_;
-  std::vector<Kept> kept_;
-  std::int64_t kept_bits_ = 0;
-  std::vector<Layer> layers_;
+  int sets_ = 0, groups_ = 0;
 };
 
 }  // namespace
 
 void read_program(const Fields& manifest, Tensors& tensors, Network& network) {
-  Program program(tensors, network.channels, static_cast<int>(network.categories.size()));
+  Program program(tensors, network);
   for (const JsonValue& operation : manifest.list("program", 1, kMaxOperations)) program.add(operation);
-  program.expect_end(network.classes.size(), network.task);
-  std::move(program).finish(network);
+  program.expect_end();
 }
 
 }  // namespace bipointnet

@@ -56,16 +56,6 @@ std::size_t bytes_of(Dtype dtype) {
   }
 }
 
-std::string name_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::u64: return "U64";
-    case Dtype::i16: return "I16";
-    case Dtype::f16: return "F16";
-    case Dtype::f32: return "F32";
-    default: return "F64";
-  }
-}
-
 double float_at(const std::uint8_t* bytes, Dtype dtype) {
   if (dtype == Dtype::f16) return widened(little_endian<std::uint16_t>(bytes));
   if (dtype == Dtype::f32) return reinterpret<float>(little_endian<std::uint32_t>(bytes));
@@ -128,6 +118,16 @@ std::string hexadecimal(std::uint64_t value) {
 }
 
 }  // namespace
+
+std::string name_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::u64: return "U64";
+    case Dtype::i16: return "I16";
+    case Dtype::f16: return "F16";
+    case Dtype::f32: return "F32";
+    default: return "F64";
+  }
+}
 
 void check_file_size(std::uint64_t found, std::uint64_t expected) {
   if (found < expected) fail("file", "cut short after " + decimal(found) + " bytes", decimal(expected));
@@ -217,7 +217,7 @@ void Tensors::expect_all_used() const {
   }
 }
 
-const Tensors::Tensor& Tensors::take(const std::string& name, std::initializer_list<Dtype> dtypes, const Shape& shape,
+const Tensors::Tensor& Tensors::take(const std::string& name, const std::vector<Dtype>& dtypes, const Shape& shape,
                                      const std::string& reason) {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) fail(name, "missing tensor", "one of shape " + text_of(shape) + reason);
@@ -268,7 +268,7 @@ std::vector<std::int16_t> Tensors::thresholds(const std::string& name, int rows,
 }
 
 template <class Float>
-std::vector<Float> Tensors::floats(const std::string& name, std::initializer_list<Dtype> dtypes, const Shape& shape) {
+std::vector<Float> Tensors::floats(const std::string& name, const std::vector<Dtype>& dtypes, const Shape& shape) {
   const Tensor& tensor = take(name, dtypes, shape, "");
   std::vector<Float> floats(count_of(tensor));
   for (std::size_t i = 0; i < floats.size(); ++i) {
@@ -281,7 +281,7 @@ std::vector<Float> Tensors::floats(const std::string& name, std::initializer_lis
   return floats;
 }
 
-template std::vector<float> Tensors::floats(const std::string&, std::initializer_list<Dtype>, const Shape&);
-template std::vector<double> Tensors::floats(const std::string&, std::initializer_list<Dtype>, const Shape&);
+template std::vector<float> Tensors::floats(const std::string&, const std::vector<Dtype>&, const Shape&);
+template std::vector<double> Tensors::floats(const std::string&, const std::vector<Dtype>&, const Shape&);
 
 }  // namespace bipointnet

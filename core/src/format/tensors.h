@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -16,6 +15,8 @@
 namespace bipointnet {
 
 enum class Dtype { u64, i16, f16, f32, f64 };
+
+std::string name_of(Dtype dtype);  // "F32"
 
 using Shape = std::vector<std::uint64_t>;
 
@@ -42,7 +43,7 @@ class Tensors {
 
   // Float (float or double) is at least as wide as the widest of `dtypes`, so every number is converted exactly.
   template <class Float>
-  std::vector<Float> floats(const std::string& name, std::initializer_list<Dtype> dtypes, const Shape& shape);
+  std::vector<Float> floats(const std::string& name, const std::vector<Dtype>& dtypes, const Shape& shape);
 
   void expect_all_used() const;
 
@@ -59,7 +60,7 @@ class Tensors {
   void read_header(std::string_view header, std::string& manifest);
   void add(const std::string& name, const JsonValue& entry);
   void check_layout();
-  const Tensor& take(const std::string& name, std::initializer_list<Dtype> dtypes, const Shape& shape,
+  const Tensor& take(const std::string& name, const std::vector<Dtype>& dtypes, const Shape& shape,
                      const std::string& reason);
   static std::size_t count_of(const Tensor& tensor);
   const std::uint8_t* at(const Tensor& tensor, std::size_t i) const;

@@ -33,11 +33,13 @@ struct Floats {
   static constexpr bool kHasFma = true;
   __m256 v;
   static Floats load(const float* p) { return {_mm256_load_ps(p)}; }
+  static Floats load_any(const float* p) { return {_mm256_loadu_ps(p)}; }
   static Floats from_bytes(const std::uint8_t* p) {
     return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))))};
   }
   static Floats broadcast(float x) { return {_mm256_set1_ps(x)}; }
   void store(float* p) const { _mm256_store_ps(p, v); }
+  void store_any(float* p) const { _mm256_storeu_ps(p, v); }
   Floats mul(Floats o) const { return {_mm256_mul_ps(v, o.v)}; }
   Floats add(Floats o) const { return {_mm256_add_ps(v, o.v)}; }
   Floats fma(Floats x, Floats y) const { return {_mm256_fmadd_ps(x.v, y.v, v)}; }
@@ -48,32 +50,146 @@ struct Floats {
   }
 };
 
+struct Doubles {
+  static constexpr int kWidth = 4;
+  __m256d v;
+  static Doubles load(const double* p) { return {_mm256_load_pd(p)}; }
+  static Doubles broadcast(double x) { return {_mm256_set1_pd(x)}; }
+  void store(double* p) const { _mm256_store_pd(p, v); }
+  Doubles add(Doubles o) const { return {_mm256_add_pd(v, o.v)}; }
+  Doubles sub(Doubles o) const { return {_mm256_sub_pd(v, o.v)}; }
+  Doubles mul(Doubles o) const { return {_mm256_mul_pd(v, o.v)}; }
+  Doubles fma(Doubles x, Doubles y) const { return {_mm256_fmadd_pd(x.v, y.v, v)}; }
+  static Doubles max(Doubles a, Doubles b) { return {_mm256_max_pd(a.v, b.v)}; }
+  static Doubles min(Doubles a, Doubles b) { return {_mm256_min_pd(a.v, b.v)}; }
+  unsigned le_mask(Doubles o) const {
+    return static_cast<unsigned>(_mm256_movemask_pd(_mm256_cmp_pd(v, o.v, _CMP_LE_OQ)));
+  }
+  unsigned gt_mask(Doubles o) const {
+    return static_cast<unsigned>(_mm256_movemask_pd(_mm256_cmp_pd(v, o.v, _CMP_GT_OQ)));
+  }
+  // The low bits of v + 2^52 + 1023 are the exponent of 2^v.
+  Doubles pow2() const {
+    const __m256d exponent = _mm256_add_pd(v, _mm256_set1_pd(0x1p52 + 1023));
+    return {_mm256_castsi256_pd(_mm256_slli_epi64(_mm256_castpd_si256(exponent), 52))};
+  }
+};
+
+struct Keys {
+  static constexpr int kWidth = 4;
+  __m256i v;
+  static Keys load(const std::int64_t* p) { return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))}; }
+  static Keys broadcast(std::int64_t x) { return {_mm256_set1_epi64x(x)}; }
+  void store(std::int64_t* p) const { _mm256_store_si256(reinterpret_cast<__m256i*>(p), v); }
+  Keys add_less(Keys a, Keys b) const {
+    return {_mm256_sub_epi64(v, _mm256_cmpgt_epi64(b.v, a.v))};
+  }
+};
+
+struct Ints {
+  static constexpr int kWidth = 8, kRows = 4;
+  __m256i v;
+  static Ints load(const std::int32_t* p) { return {_mm256_load_si256(reinterpret_cast<const __m256i*>(p))}; }
+  static Ints broadcast(std::int32_t x) { return {_mm256_set1_epi32(x)}; }
+  void store(std::int32_t* p) const { _mm256_store_si256(reinterpret_cast<__m256i*>(p), v); }
+  Ints add(Ints o) const { return {_mm256_add_epi32(v, o.v)}; }
+  Ints sub(Ints o) const { return {_mm256_sub_epi32(v, o.v)}; }
+  Ints add_products(Ints a, Ints b) const { return {_mm256_add_epi32(v, _mm256_madd_epi16(a.v, b.v))}; }
+  unsigned le_mask(Ints o) const {
+    return static_cast<unsigned>(~_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(v, o.v)))) & 0xff;
+  }
+};
+
 inline int popcount(std::uint64_t word) { return __builtin_popcountll(word); }
 
-// 32 points at a time: each of four bytes is copied to the eight points whose bits it holds; then each point tests its
-// bit.
+// Transposes the 8 x 8 bits in each of four words, by swapping squares of growing size.
+inline __m256i transpose_bits(__m256i x) {
+  const auto swap = [](__m256i v, int distance, long long mask) {
+    const __m128i shift = _mm_cvtsi32_si128(distance);
+    const __m256i moved = _mm256_and_si256(_mm256_xor_si256(v, _mm256_srl_epi64(v, shift)), _mm256_set1_epi64x(mask));
+    return _mm256_xor_si256(v, _mm256_xor_si256(moved, _mm256_sll_epi64(moved, shift)));
+  };
+  return swap(swap(swap(x, 7, 0x00aa00aa00aa00aa), 14, 0x0000cccc0000cccc), 28, 0x00000000f0f0f0f0);
+}
+
+// Interleaves the bytes of eight slices: then each word has the bits of eight points, which are transposed.
 inline void slices_to_bytes(const std::uint64_t* slices, int count, std::uint8_t* bytes) {
-  const __m256i copies = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,  //
-                                          2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
-  const __m256i own = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201));
-  for (int group = 0; group < kLanes / 32; ++group) {
-    __m256i sum = _mm256_setzero_si256();
-    for (int i = 0; i < count; ++i) {
-      const auto bits = static_cast<int>(slices[i * kLanes / 64 + group / 2] >> (group % 2 * 32));
-      const __m256i tested = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), copies), own);
-      const __m256i place = _mm256_set1_epi8(static_cast<char>(1 << i));
-      sum = _mm256_or_si256(sum, _mm256_and_si256(_mm256_cmpeq_epi8(tested, own), place));
+  __m256i v[8], w[8];
+  for (int i = 0; i < 8; ++i) v[i] = i < count ? Bits::load(slices + i * kLanes / 64).v : _mm256_setzero_si256();
+  for (int i = 0; i < 4; ++i) {
+    w[i] = _mm256_unpacklo_epi8(v[2 * i], v[2 * i + 1]);
+    w[4 + i] = _mm256_unpackhi_epi8(v[2 * i], v[2 * i + 1]);
+  }
+  for (int half = 0; half < 8; half += 4) {
+    for (int i = 0; i < 2; ++i) {
+      v[half + i] = _mm256_unpacklo_epi16(w[half + 2 * i], w[half + 2 * i + 1]);
+      v[half + 2 + i] = _mm256_unpackhi_epi16(w[half + 2 * i], w[half + 2 * i + 1]);
     }
-    _mm256_store_si256(reinterpret_cast<__m256i*>(bytes + 32 * group), sum);
+  }
+  // Now v[2 i] and v[2 i + 1] have the lower and the upper four slices of four successive bytes in each half.
+  for (int i = 0; i < 4; ++i) {
+    const __m256i low = transpose_bits(_mm256_unpacklo_epi32(v[2 * i], v[2 * i + 1]));
+    const __m256i high = transpose_bits(_mm256_unpackhi_epi32(v[2 * i], v[2 * i + 1]));
+    std::uint8_t* to = bytes + 32 * i;
+    _mm_store_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(low));
+    _mm_store_si128(reinterpret_cast<__m128i*>(to + 16), _mm256_castsi256_si128(high));
+    _mm_store_si128(reinterpret_cast<__m128i*>(to + 128), _mm256_extracti128_si256(low, 1));
+    _mm_store_si128(reinterpret_cast<__m128i*>(to + 144), _mm256_extracti128_si256(high, 1));
   }
 }
+
+// All ones in the lanes of group g if bit `bit` of codes[g] is set, else zeros. A group is kField lanes.
+template <int kField>
+inline __attribute__((always_inline)) Bits spread(const std::uint32_t* codes, int bit) {
+  const auto eight = [&](int first) {  // 0 or -1 in each of eight numbers
+    const __m256i own = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + first));
+    return _mm256_srai_epi32(_mm256_sll_epi32(own, _mm_cvtsi32_si128(31 - bit)), 31);
+  };
+  if constexpr (kField == 64) {
+    const __m256i own = _mm256_cvtepu32_epi64(_mm_load_si128(reinterpret_cast<const __m128i*>(codes)));
+    return {_mm256_cmpgt_epi64(_mm256_setzero_si256(), _mm256_sll_epi64(own, _mm_cvtsi32_si128(63 - bit)))};
+  } else if constexpr (kField == 32) {
+    return {eight(0)};
+  } else if constexpr (kField == 16) {
+    return {_mm256_permute4x64_epi64(_mm256_packs_epi32(eight(0), eight(8)), 0xd8)};
+  } else {
+    const __m256i low = _mm256_packs_epi32(eight(0), eight(8)), high = _mm256_packs_epi32(eight(16), eight(24));
+    return {_mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))};
+  }
+}
+
+// Bit g: whether some lane of group g is 1.
+template <int kField>
+inline __attribute__((always_inline)) std::uint64_t any_in_groups(Bits lanes) {
+  const __m256i zero = _mm256_setzero_si256();
+  if constexpr (kField == 64) {
+    return static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(lanes.v, zero)))) ^ 0xfu;
+  } else if constexpr (kField == 32) {
+    return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(lanes.v, zero)))) ^ 0xffu;
+  } else if constexpr (kField == 16) {
+    const __m256i none = _mm256_permute4x64_epi64(_mm256_packs_epi16(_mm256_cmpeq_epi16(lanes.v, zero), zero), 0xd8);
+    return (static_cast<unsigned>(_mm256_movemask_epi8(none)) & 0xffffu) ^ 0xffffu;
+  } else {
+    return ~static_cast<unsigned>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(lanes.v, zero)));
+  }
+}
+
+// All ones in the lanes of each group without a 1.
+template <int kField>
+inline __attribute__((always_inline)) Bits none_in_groups(Bits lanes) {
+  const __m256i zero = _mm256_setzero_si256();
+  if constexpr (kField == 64) return {_mm256_cmpeq_epi64(lanes.v, zero)};
+  if constexpr (kField == 32) return {_mm256_cmpeq_epi32(lanes.v, zero)};
+  if constexpr (kField == 16) return {_mm256_cmpeq_epi16(lanes.v, zero)};
+  return {_mm256_cmpeq_epi8(lanes.v, zero)};
+}
+
+#include "kernels/squares_sse.h"
 
 #include "kernels/body.h"
 
 }  // namespace
 
-const Kernels kAvx2{
-    "avx2",         kLanes,     dense_signs, dense,      mean_abs, bilinear,    bilinear_pool, bilinear_and_pool,
-    bilinear_float, update_max, compare,     agreements, affine,   dense_vector};
+constexpr Kernels kAvx2 = make_kernels("avx2");
 
 }  // namespace bipointnet

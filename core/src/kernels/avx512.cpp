@@ -31,17 +31,63 @@ struct Floats {
   static constexpr bool kHasFma = true;
   __m512 v;
   static Floats load(const float* p) { return {_mm512_load_ps(p)}; }
+  static Floats load_any(const float* p) { return {_mm512_loadu_ps(p)}; }
   static Floats from_bytes(const std::uint8_t* p) {
     return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(p))))};
   }
   static Floats broadcast(float x) { return {_mm512_set1_ps(x)}; }
   void store(float* p) const { _mm512_store_ps(p, v); }
+  void store_any(float* p) const { _mm512_storeu_ps(p, v); }
   Floats mul(Floats o) const { return {_mm512_mul_ps(v, o.v)}; }
   Floats add(Floats o) const { return {_mm512_add_ps(v, o.v)}; }
   Floats fma(Floats x, Floats y) const { return {_mm512_fmadd_ps(x.v, y.v, v)}; }
   static Floats max(Floats a, Floats b) { return {_mm512_max_ps(a.v, b.v)}; }
   static Floats min(Floats a, Floats b) { return {_mm512_min_ps(a.v, b.v)}; }
   unsigned ge_mask(Floats o) const { return _mm512_cmp_ps_mask(v, o.v, _CMP_GE_OQ); }
+};
+
+struct Doubles {
+  static constexpr int kWidth = 8;
+  __m512d v;
+  static Doubles load(const double* p) { return {_mm512_load_pd(p)}; }
+  static Doubles broadcast(double x) { return {_mm512_set1_pd(x)}; }
+  void store(double* p) const { _mm512_store_pd(p, v); }
+  Doubles add(Doubles o) const { return {_mm512_add_pd(v, o.v)}; }
+  Doubles sub(Doubles o) const { return {_mm512_sub_pd(v, o.v)}; }
+  Doubles mul(Doubles o) const { return {_mm512_mul_pd(v, o.v)}; }
+  Doubles fma(Doubles x, Doubles y) const { return {_mm512_fmadd_pd(x.v, y.v, v)}; }
+  static Doubles max(Doubles a, Doubles b) { return {_mm512_max_pd(a.v, b.v)}; }
+  static Doubles min(Doubles a, Doubles b) { return {_mm512_min_pd(a.v, b.v)}; }
+  unsigned le_mask(Doubles o) const { return _mm512_cmp_pd_mask(v, o.v, _CMP_LE_OQ); }
+  unsigned gt_mask(Doubles o) const { return _mm512_cmp_pd_mask(v, o.v, _CMP_GT_OQ); }
+  // The low bits of v + 2^52 + 1023 are the exponent of 2^v.
+  Doubles pow2() const {
+    const __m512d exponent = _mm512_add_pd(v, _mm512_set1_pd(0x1p52 + 1023));
+    return {_mm512_castsi512_pd(_mm512_slli_epi64(_mm512_castpd_si512(exponent), 52))};
+  }
+};
+
+struct Keys {
+  static constexpr int kWidth = 8;
+  __m512i v;
+  static Keys load(const std::int64_t* p) { return {_mm512_loadu_si512(p)}; }
+  static Keys broadcast(std::int64_t x) { return {_mm512_set1_epi64(x)}; }
+  void store(std::int64_t* p) const { _mm512_store_si512(p, v); }
+  Keys add_less(Keys a, Keys b) const {
+    return {_mm512_mask_add_epi64(v, _mm512_cmplt_epi64_mask(a.v, b.v), v, _mm512_set1_epi64(1))};
+  }
+};
+
+struct Ints {
+  static constexpr int kWidth = 16, kRows = 12;
+  __m512i v;
+  static Ints load(const std::int32_t* p) { return {_mm512_load_si512(p)}; }
+  static Ints broadcast(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
+  void store(std::int32_t* p) const { _mm512_store_si512(p, v); }
+  Ints add(Ints o) const { return {_mm512_add_epi32(v, o.v)}; }
+  Ints sub(Ints o) const { return {_mm512_sub_epi32(v, o.v)}; }
+  Ints add_products(Ints a, Ints b) const { return {_mm512_add_epi32(v, _mm512_madd_epi16(a.v, b.v))}; }
+  unsigned le_mask(Ints o) const { return _mm512_cmple_epi32_mask(v, o.v); }
 };
 
 inline int popcount(std::uint64_t word) { return __builtin_popcountll(word); }
@@ -57,6 +103,45 @@ inline void slices_to_bytes(const std::uint64_t* slices, int count, std::uint8_t
     _mm512_store_si512(bytes + 64 * word, sum);
   }
 }
+
+// All ones in the lanes of group g if bit `bit` of codes[g] is set, else zeros. A group is kField lanes.
+template <int kField>
+inline __attribute__((always_inline)) Bits spread(const std::uint32_t* codes, int bit) {
+  const auto sixteen = [&](int first) {
+    return static_cast<std::uint64_t>(
+        _mm512_test_epi32_mask(_mm512_load_si512(codes + first), _mm512_set1_epi32(static_cast<int>(1u << bit))));
+  };
+  if constexpr (kField == 64) {
+    const __m512i own = _mm512_cvtepu32_epi64(_mm256_load_si256(reinterpret_cast<const __m256i*>(codes)));
+    return {_mm512_movm_epi64(_mm512_test_epi64_mask(own, _mm512_set1_epi64(1ll << bit)))};
+  } else if constexpr (kField == 32) {
+    return {_mm512_movm_epi32(static_cast<__mmask16>(sixteen(0)))};
+  } else if constexpr (kField == 16) {
+    return {_mm512_movm_epi16(static_cast<__mmask32>(sixteen(0) | sixteen(16) << 16))};
+  } else {
+    return {_mm512_movm_epi8(sixteen(0) | sixteen(16) << 16 | sixteen(32) << 32 | sixteen(48) << 48)};
+  }
+}
+
+// Bit g: whether some lane of group g is 1.
+template <int kField>
+inline __attribute__((always_inline)) std::uint64_t any_in_groups(Bits lanes) {
+  if constexpr (kField == 64) return _mm512_test_epi64_mask(lanes.v, lanes.v);
+  if constexpr (kField == 32) return _mm512_test_epi32_mask(lanes.v, lanes.v);
+  if constexpr (kField == 16) return _mm512_test_epi16_mask(lanes.v, lanes.v);
+  return _mm512_test_epi8_mask(lanes.v, lanes.v);
+}
+
+// All ones in the lanes of each group without a 1.
+template <int kField>
+inline __attribute__((always_inline)) Bits none_in_groups(Bits lanes) {
+  if constexpr (kField == 64) return {_mm512_movm_epi64(_mm512_testn_epi64_mask(lanes.v, lanes.v))};
+  if constexpr (kField == 32) return {_mm512_movm_epi32(_mm512_testn_epi32_mask(lanes.v, lanes.v))};
+  if constexpr (kField == 16) return {_mm512_movm_epi16(_mm512_testn_epi16_mask(lanes.v, lanes.v))};
+  return {_mm512_movm_epi8(_mm512_testn_epi8_mask(lanes.v, lanes.v))};
+}
+
+#include "kernels/squares_sse.h"
 
 #include "kernels/body.h"
 
@@ -76,13 +161,15 @@ __attribute__((target("avx512vpopcntdq"))) void agreements_popcount(const std::u
   }
 }
 
+constexpr Kernels make_popcount_kernels() {
+  Kernels kernels = make_kernels("avx512");
+  kernels.agreements = agreements_popcount;
+  return kernels;
+}
+
 }  // namespace
 
-const Kernels kAvx512{"avx512",          kLanes,         dense_signs, dense,   mean_abs,   bilinear, bilinear_pool,
-                      bilinear_and_pool, bilinear_float, update_max,  compare, agreements, affine,   dense_vector};
-const Kernels kAvx512Popcount{"avx512",       kLanes,      dense_signs,   dense,
-                              mean_abs,       bilinear,    bilinear_pool, bilinear_and_pool,
-                              bilinear_float, update_max,  compare,       agreements_popcount,
-                              affine,         dense_vector};
+constexpr Kernels kAvx512 = make_kernels("avx512");
+constexpr Kernels kAvx512Popcount = make_popcount_kernels();
 
 }  // namespace bipointnet

@@ -3,9 +3,18 @@
 //
 //   Bits             a register of kLanes bits: load, store, zero, &, ^, complement, full_add (a full adder), any
 //   Floats           a register of floats: kWidth (floats per register); kPointRegs and kRows (a tile of a matrix
-//                    product is kPointRegs registers of points times kRows outputs); load, store, from_bytes,
+//                    product is kPointRegs registers of points times kRows outputs); load and store (aligned),
+//                    load_any and store_any, from_bytes,
 //                    broadcast, mul, add, max (a > b ? a : b), min (a < b ? a : b), ge_mask (a >= b, one bit per
 //                    float), fma (adds a product that is not rounded), kHasFma (whether that is one instruction)
+//   Doubles          a register of doubles: kWidth; load, store, broadcast, add, sub, mul, max, min, as above; fma (may
+//                    round the product or not); le_mask and gt_mask (a <= b, a > b, one bit per double); pow2 (2^v of
+//                    integers from -1022 to 1023)
+//   Keys             a register of 64-bit integers: kWidth; load (at any address), store, broadcast, add_less (adds 1
+//                    where a < b)
+//   Ints             a register of 32-bit integers: kWidth; kRows (rows of a tile of coarse distances); load, store,
+//                    broadcast, add, sub, le_mask, as above; add_products (adds the sum of the products of the lower
+//                    and of the upper 16 bits)
 //   popcount         the number of bits set in a word
 //   slices_to_bytes  up to eight slices to one byte per point; the first slice becomes the lowest bit
 //
@@ -22,4 +31,42 @@ alignas(64) constexpr std::uint64_t kConstantSlice[2][8] = {
 };
 
 #include "kernels/body_floats.h"
+#include "kernels/body_features.h"
+#include "kernels/body_search.h"
 #include "kernels/body_slices.h"
+
+#include "kernels/body_elements.h"
+#include "kernels/body_groups.h"
+
+// The table of the functions above. Every member is named, so a new kernel is added here and in kernels.h only.
+constexpr Kernels make_kernels(const char* name) {
+  Kernels kernels{};
+  kernels.name = name;
+  kernels.lanes = kLanes;
+  kernels.dense_signs = dense_signs;
+  kernels.dense = dense;
+  kernels.mean_abs = mean_abs;
+  kernels.bilinear = bilinear;
+  kernels.bilinear_pool = bilinear_pool;
+  kernels.bilinear_and_pool = bilinear_and_pool;
+  kernels.bilinear_float = bilinear_float;
+  kernels.update_max = update_max;
+  kernels.compare = compare;
+  kernels.agreements = agreements;
+  kernels.affine = affine;
+  kernels.dense_vector = dense_vector;
+  kernels.binary = binary;
+  kernels.line = line;
+  kernels.function = function;
+  kernels.bilinear_pool_groups = bilinear_pool_groups;
+  kernels.bilinear_pool_alike = bilinear_pool_alike;
+  kernels.bilinear_max_counts = bilinear_max_counts;
+  kernels.max_groups = max_groups;
+  kernels.transpose_floats = transpose_floats;
+  kernels.gather_floats = gather_floats;
+  kernels.outer_sums = outer_sums;
+  kernels.mix_slots = mix_slots;
+  kernels.difference_signs = difference_signs;
+  kernels.search = make_search_kernels();
+  return kernels;
+}

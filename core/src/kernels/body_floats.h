@@ -195,14 +195,37 @@ void update_max(const float* x, int count, int points, float* __restrict largest
   }
 }
 
-void compare(const float* x, int count, float at, std::uint64_t* bits) {
-  const float one = 1.0f;
+// One bit per number of [x >= at]; several(k) is a register of numbers from number k on, one(k) a single number.
+template <class Register, class One>
+inline __attribute__((always_inline)) void pack_bits(int count, float at, std::uint64_t* bits, const Register& several,
+                                                     const One& one) {
+  const Floats bound = Floats::broadcast(at);
   int k = 0;
-  for (; k + 64 <= count; k += 64) *bits++ = sign_word(x + k, 1, &one, at);
+  for (; k + 64 <= count; k += 64) {
+    std::uint64_t word = 0;
+    for (int g = 0; g < 64; g += Floats::kWidth) {
+      word |= static_cast<std::uint64_t>(several(k + g).ge_mask(bound)) << g;
+    }
+    *bits++ = word;
+  }
   if (k == count) return;
   std::uint64_t word = 0;
-  for (int j = 0; k + j < count; ++j) word |= static_cast<std::uint64_t>(x[k + j] >= at) << j;
+  for (int j = 0; k + j < count; ++j) word |= static_cast<std::uint64_t>(one(k + j) >= at) << j;
   *bits = word;
+}
+
+void compare(const float* x, int count, float at, std::uint64_t* bits) {
+  pack_bits(
+      count, at, bits, [&](int k) __attribute__((always_inline)) { return Floats::load_any(x + k); },
+      [&](int k) __attribute__((always_inline)) { return x[k]; });
+}
+
+void difference_signs(const float* a, const float* b, int count, std::uint64_t* bits) {
+  const Floats less = Floats::broadcast(-1.0f);  // a - b is a + (-1 b), rounded the same
+  pack_bits(
+      count, 0.0f, bits,
+      [&](int k) __attribute__((always_inline)) { return Floats::load_any(a + k).add(Floats::load_any(b + k).mul(less)); },
+      [&](int k) __attribute__((always_inline)) { return a[k] - b[k]; });
 }
 
 void affine(const int* counts, int inputs, const float* a, const float* b, float scale, int outputs, int act,

@@ -78,12 +78,15 @@ struct Counter {
   }
 };
 
-// Counts the agreements of the `number` outputs in `which`, at most kBatch. For each output m, done(m, planes) gets
-// start + agreements without its lowest bit, one slice per bit. `parity` becomes the lowest bit up to a complement.
-template <class Done>
-inline __attribute__((always_inline)) void count(const std::uint64_t* slices, const BitslicedLayer& layer,
-                                                 const std::uint16_t* which, int number, std::uint64_t* scratch,
-                                                 Bits& parity, const Done& done) {
+// Counts the agreements of the `number` outputs in `which`, at most kBatch. begin(counter, m) sets the counter of output
+// m before the first part; odd(m) is the lowest bit of its initial value, which must be the same in all lanes. For each
+// output m, done(m, planes) gets start + agreements without its lowest bit, one slice per bit. `parity` becomes the
+// lowest bit up to a complement.
+template <class Begin, class Odd, class Done>
+inline __attribute__((always_inline)) void count_from(const std::uint64_t* slices, const BitslicedLayer& layer,
+                                                      const std::uint16_t* which, int number, std::uint64_t* scratch,
+                                                      Bits& parity, const Begin& begin, const Odd& odd,
+                                                      const Done& done) {
   const char* table = reinterpret_cast<const char*>(scratch);
   Counter counter;
   counter.levels = layer.levels < kPartLevels ? kPartLevels : layer.levels;
@@ -94,12 +97,11 @@ inline __attribute__((always_inline)) void count(const std::uint64_t* slices, co
     const bool last = first + pairs == layer.pairs;
     for (int i = 0; i < number; ++i) {
       const int m = which[i];
-      const std::uint32_t start = layer.start[m];
       const std::uint8_t* offsets =
-          layer.offsets[start & 1] + static_cast<long>(first) * layer.outputs + static_cast<long>(m) * pairs;
+          layer.offsets[odd(m)] + static_cast<long>(first) * layer.outputs + static_cast<long>(m) * pairs;
       counter.planes = scratch + (kPart * kEntries + i * counter.levels) * kWords;
       if (first == 0) {
-        counter.start(start);
+        begin(counter, m);
       } else {
         counter.load();
       }
@@ -112,6 +114,17 @@ inline __attribute__((always_inline)) void count(const std::uint64_t* slices, co
       if (last) done(m, counter.planes);
     }
   }
+}
+
+// The same with the initial values of the layer.
+template <class Done>
+inline __attribute__((always_inline)) void count(const std::uint64_t* slices, const BitslicedLayer& layer,
+                                                 const std::uint16_t* which, int number, std::uint64_t* scratch,
+                                                 Bits& parity, const Done& done) {
+  count_from(
+      slices, layer, which, number, scratch, parity,
+      [&](Counter& counter, int m) __attribute__((always_inline)) { counter.start(layer.start[m]); },
+      [&](int m) __attribute__((always_inline)) { return layer.start[m] & 1; }, done);
 }
 
 // Calls work(which, number) with batches of the outputs whose bit is set in wanted(word).

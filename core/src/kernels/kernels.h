@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "kernels/search_kernels.h"
+
 namespace bipointnet {
 
 // A bilinear layer in the form that the kernels read. engine/bitsliced.cpp builds it and derives the arithmetic.
@@ -23,6 +25,11 @@ struct BitslicedLayer {
   const std::uint64_t* varies;  // one bit per output: whether it depends on the inputs
   const std::uint64_t* always;  // one bit per output: whether it is 1 for all inputs
 };
+
+// How a pool with one threshold T per group starts its counters: the initial value in the low bits, and these flags.
+constexpr int kOddCode = 29;     // T is odd
+constexpr int kAlwaysCode = 30;  // T <= 0
+constexpr int kNeverCode = 31;   // T > inputs
 
 constexpr int kMaxLevels = 15;
 constexpr int kEntries = 8;  // carries per pair of inputs
@@ -86,8 +93,11 @@ struct Kernels {
 
   // Functions on one vector.
 
-  // Bits of [x >= at]. x is aligned to a cache line. Pad bits are 0.
+  // Bits of [x >= at]. Pad bits are 0.
   void (*compare)(const float* x, int count, float at, std::uint64_t* bits);
+
+  // Bits of [a - b >= 0]. Pad bits are 0.
+  void (*difference_signs)(const float* a, const float* b, int count, std::uint64_t* bits);
 
   // Agreements of one vector of bits with each row of weights. The rows come in tiles of kTile rows, as tiled() in
   // engine/bitsliced.h arranges them. Writes whole tiles of counts.
@@ -100,6 +110,55 @@ struct Kernels {
   // act(weight x + bias). `columns` is the weight matrix transposed, inputs x outputs.
   void (*dense_vector)(const float* x, int inputs, const float* columns, const float* bias, int outputs, int act,
                        float* y);
+
+  // Functions on numbers in any layout.
+
+  // a + b, a - b, a * b or a / b, for op 0 to 3.
+  void (*binary)(int op, const float* a, const float* b, int count, float* out);
+
+  // act(a x + b).
+  void (*line)(const float* x, float a, float b, int act, int count, float* out);
+
+  // A Function of each number; `slope` is for leaky_relu.
+  void (*function)(int which, float slope, const float* x, int count, float* out);
+
+  // Functions on a block of groups. A group has `field` successive lanes, 8, 16, 32 or 64; a block has lanes / field of
+  // them. The lanes after the last element of a group repeat elements of the group.
+
+  // fired[m]: bit g is 1 if some lane of group g has agreements >= its threshold for output m. Group g has the code
+  // codes[m * stride + counts[g]], an initial value of the counter with flags.
+  void (*bilinear_pool_groups)(const std::uint64_t* slices, const BitslicedLayer& layer, int field,
+                               const std::uint32_t* codes, int stride, const std::uint32_t* counts,
+                               std::uint64_t* scratch, std::uint64_t* fired);
+
+  // The same where all groups have the thresholds of the layer. `out` is memory for one slice per output.
+  void (*bilinear_pool_alike)(const std::uint64_t* slices, const BitslicedLayer& layer, int field,
+                              std::uint64_t* scratch, std::uint64_t* out, std::uint64_t* fired);
+
+  // counts[g * stride + m]: the largest number of agreements of a lane of group g with row m, for a layer whose counters
+  // start at 0.
+  void (*bilinear_max_counts)(const std::uint64_t* slices, const BitslicedLayer& layer, int field,
+                              std::uint64_t* scratch, int* counts, int stride);
+
+  // largest[g * stride + k] = max(largest[g * stride + k], x[k] in the lanes of group g) for the first `groups` groups.
+  void (*max_groups)(const float* rows, int channels, int field, int groups, float* largest, int stride);
+
+  // Functions on elements and rows. An element has its channels next to each other.
+
+  // to[c * to_stride + r] = from[r * from_stride + c].
+  void (*transpose_floats)(const float* from, int from_stride, int rows, int columns, float* to, int to_stride);
+
+  // Rows of a block: lane i of row c is channel c of element index[i].
+  void (*gather_floats)(const float* elements, int channels, const std::uint32_t* index, float* rows);
+
+  // sums[a * channels + c] = sum over e of w[a][e] x[e][c], in order, where w is rows of a block and x elements; continues
+  // the given sums unless `first`.
+  void (*outer_sums)(const float* w, int weights, const float* x, int channels, int elements, bool first, float* sums);
+
+  // out[i][c] = sum over j < slots of matrix[i * slots + j] x[j][c], in order, for i < rows.
+  void (*mix_slots)(const float* matrix, int slots, int rows, const float* x, int channels, float* out);
+
+  SearchKernels search;
 };
 
 extern const Kernels kPortable;

@@ -28,15 +28,63 @@ struct Floats {
   static constexpr bool kHasFma = false;
   float v;
   static Floats load(const float* p) { return {*p}; }
+  static Floats load_any(const float* p) { return {*p}; }
   static Floats from_bytes(const std::uint8_t* p) { return {static_cast<float>(*p)}; }
   static Floats broadcast(float x) { return {x}; }
   void store(float* p) const { *p = v; }
+  void store_any(float* p) const { *p = v; }
   Floats mul(Floats o) const { return {v * o.v}; }
   Floats add(Floats o) const { return {v + o.v}; }
   Floats fma(Floats x, Floats y) const { return add(x.mul(y)); }
   static Floats max(Floats a, Floats b) { return {a.v > b.v ? a.v : b.v}; }
   static Floats min(Floats a, Floats b) { return {a.v < b.v ? a.v : b.v}; }
   unsigned ge_mask(Floats o) const { return v >= o.v; }
+};
+
+struct Doubles {
+  static constexpr int kWidth = 1;
+  double v;
+  static Doubles load(const double* p) { return {*p}; }
+  static Doubles broadcast(double x) { return {x}; }
+  void store(double* p) const { *p = v; }
+  Doubles add(Doubles o) const { return {v + o.v}; }
+  Doubles sub(Doubles o) const { return {v - o.v}; }
+  Doubles mul(Doubles o) const { return {v * o.v}; }
+  Doubles fma(Doubles x, Doubles y) const { return add(x.mul(y)); }
+  static Doubles max(Doubles a, Doubles b) { return {a.v > b.v ? a.v : b.v}; }
+  static Doubles min(Doubles a, Doubles b) { return {a.v < b.v ? a.v : b.v}; }
+  unsigned le_mask(Doubles o) const { return v <= o.v; }
+  unsigned gt_mask(Doubles o) const { return v > o.v; }
+  Doubles pow2() const {
+    const std::uint64_t bits = static_cast<std::uint64_t>(static_cast<std::int64_t>(v) + 1023) << 52;
+    Doubles power;
+    __builtin_memcpy(&power.v, &bits, sizeof bits);
+    return power;
+  }
+};
+
+struct Keys {
+  static constexpr int kWidth = 1;
+  std::int64_t v;
+  static Keys load(const std::int64_t* p) { return {*p}; }
+  static Keys broadcast(std::int64_t x) { return {x}; }
+  void store(std::int64_t* p) const { *p = v; }
+  Keys add_less(Keys a, Keys b) const { return {v + (a.v < b.v)}; }
+};
+
+struct Ints {
+  static constexpr int kWidth = 1, kRows = 4;
+  std::int32_t v;
+  static Ints load(const std::int32_t* p) { return {*p}; }
+  static Ints broadcast(std::int32_t x) { return {x}; }
+  void store(std::int32_t* p) const { *p = v; }
+  Ints add(Ints o) const { return {v + o.v}; }
+  Ints sub(Ints o) const { return {v - o.v}; }
+  Ints add_products(Ints a, Ints b) const {
+    const auto low = [](Ints x) { return static_cast<std::int16_t>(x.v); };
+    return {v + low(a) * low(b) + (a.v >> 16) * (b.v >> 16)};
+  }
+  unsigned le_mask(Ints o) const { return v <= o.v; }
 };
 
 // Without a popcount instruction: adds neighboring fields of doubling width. Compilers vectorize these steps.
@@ -64,11 +112,13 @@ inline void slices_to_bytes(const std::uint64_t* slices, int count, std::uint8_t
   }
 }
 
+#include "kernels/groups_of_words.h"
+#include "kernels/squares_portable.h"
+
 #include "kernels/body.h"
 
 }  // namespace
 
-const Kernels kPortable{"portable",        kLanes,         dense_signs, dense,   mean_abs,   bilinear, bilinear_pool,
-                        bilinear_and_pool, bilinear_float, update_max,  compare, agreements, affine,   dense_vector};
+constexpr Kernels kPortable = make_kernels("portable");
 
 }  // namespace bipointnet

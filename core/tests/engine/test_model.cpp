@@ -2,192 +2,143 @@
 #include <string>
 #include <thread>
 
-#include "naive.h"
+#include "engine_checks.h"
+#include "random_builder.h"
 
 using namespace bipointnet;
+using random::Builder;
 
 namespace {
 
+random::Source& source() {
+  static random::Source source(2);
+  return source;
+}
+
+void check_sizes(const Network& network, std::initializer_list<int> sizes) { check_network(network, source(), sizes); }
+
+int pool_of(Builder& b, int bits, int outputs, Pool kind, bool shifted) {
+  return b.bilinear_pool(bits, outputs, kind, Over::points, shifted, false);
+}
+
 Network vanilla(int channels, int first, int second, int pooled, Pool kind, bool shifted) {
-  Builder b(channels, 7);
-  b.start();
-  b.dense(first, Activation::hardtanh);
-  b.sign();
-  b.bilinear(second);
-  b.pool(pooled, kind, shifted);
-  b.bilinear(40);
-  b.bilinear_float(33, Activation::hardtanh);
-  b.dense(7, Activation::none);
+  Builder b(source(), channels, 7);
+  const int bits = b.sign(b.dense(b.points(), first, Activation::hardtanh));
+  const int cloud = pool_of(b, b.bilinear(bits, second), pooled, kind, shifted);
+  b.dense(b.bilinear_float(b.bilinear(cloud, 40), 33, Activation::hardtanh), 7, Activation::none);
   return b.network;
 }
 
-Network with_transforms(bool binary_first) {
-  Builder b(4, 5);
-  b.start();
-  if (binary_first) {
-    b.sign();
-    b.bilinear(30);
-  } else {
-    b.dense(30, Activation::hardtanh);
-    b.sign();
-  }
-  b.pool(50, Pool::max, true);
-  b.bilinear_float(9, Activation::none);
-  b.matrix(3);
-  b.start();
-  b.transform(0);
-  b.dense(20, Activation::hardtanh);
-  b.sign();
-  b.bilinear(70);
-  b.pool(90, Pool::max, true);
-  b.bilinear_float(400, Activation::none);
-  b.matrix(20);
-  b.start();
-  b.transform(0);
-  b.dense(20, Activation::hardtanh);
-  b.transform(1);
-  b.sign();
-  b.bilinear(66);
-  b.pool(99, Pool::max, false);
-  b.bilinear_float(5, Activation::relu);
+// The codes of the points are few: the first layer has at most 64 outputs, and the pool counts distinct codes.
+Network distinct(int first, bool shifted) {
+  Builder b(source(), 3, 4);
+  const int bits = b.sign(b.dense(b.points(), first, Activation::none));
+  const int cloud = b.bilinear_pool(b.bilinear(bits, 70), 90, Pool::max, Over::distinct, shifted, false);
+  b.bilinear_float(cloud, 4, Activation::none);
   return b.network;
 }
 
-// Floats per point after 1-bit layers, with and without one scale per point.
-Network with_scales(Pool kind, bool shifted) {
-  Builder b(3, 6);
-  b.start();
-  b.dense(37, Activation::hardtanh);
-  b.sign_scaled();
-  b.bilinear_float(70, Activation::hardtanh, Op::bilinear_scaled);
-  b.sign_scaled();
-  b.bilinear_float(131, Activation::none, Op::bilinear_scaled);
-  b.pool_floats(kind);
-  if (shifted) b.shift();
-  b.sign_scaled();
-  b.bilinear_float(20, Activation::hardtanh, Op::bilinear_scaled);
-  b.dense(6, Activation::none);
-  return b.network;
-}
-
-Network pointwise_with_transforms(Pool kind) {
-  Builder b(4, 5);
-  b.start();
-  b.sign();
-  b.bilinear_float(30, Activation::hardtanh);
-  b.compare(0.25f);
-  b.pool(50, kind, kind == Pool::max);
-  b.bilinear_float(9, Activation::none);
-  b.matrix(3);
-  b.start();
-  b.transform(0);
-  b.sign();
-  b.bilinear_float(20, Activation::hardtanh);
-  b.dense(11, Activation::relu);
-  b.compare(0.5f);
-  b.bilinear(66);
-  b.pool(99, kind, false);
-  b.bilinear_float(5, Activation::relu);
-  return b.network;
-}
-
-// Comparisons with numbers other than 0.
-Network compared() {
-  Builder b(3, 4);
-  b.start();
-  b.dense(20, Activation::none);
-  b.compare(-0.375f);
-  b.bilinear(66);
-  b.pool(99, Pool::max, true);
-  b.bilinear_float(33, Activation::hardtanh);
-  b.compare(0.125f);
-  b.bilinear_float(4, Activation::none);
-  return b.network;
-}
-
-Network full_precision(Pool kind) {
-  Builder b(3, 4);
-  b.start();
-  b.dense(17, Activation::relu);
-  b.dense(30, Activation::relu);
-  b.pool_floats(kind);
-  b.dense(12, Activation::relu);
-  b.dense(4, Activation::none);
-  return b.network;
+int transformed(Builder& b, int x, int cloud_bits) {
+  const int rows = b.channels(x);
+  return b.transform(x, b.plus_identity(b.bilinear_float(cloud_bits, rows * rows, Activation::none), rows), rows);
 }
 
 // Floats of every kind are turned into bits at the end, so that the logits are finite.
 Network with_extremes(Pool kind, bool scaled) {
-  Builder b(3, 4);
-  b.start();
-  b.dense(20, Activation::none);
-  b.dense(24, Activation::relu);
-  b.dense(16, Activation::none);
-  b.dense(17, Activation::hardtanh);
-  if (scaled) {
-    b.sign_scaled();
-    b.bilinear_float(31, Activation::relu, Op::bilinear_scaled);
+  Builder b(source(), 3, 4);
+  const int points = b.points();
+  int x = b.dense(points, 20, Activation::none);
+  x = b.dense(x, 24, Activation::relu);
+  x = b.dense(b.dense(x, 16, Activation::none), 17, Activation::hardtanh);
+  if (scaled) x = b.bilinear_float(b.sign(x), 31, Activation::relu, 1, b.mean_abs(x, 1));
+  x = b.pool(b.dense(x, 9, Activation::none), kind, Over::points, kind == Pool::max);
+  x = b.dense(b.transform(points, x, 3), 21, Activation::none);
+  for (const Function function : {Function::leaky_relu, Function::square, Function::sqrt, Function::reciprocal,
+                                  Function::abs, Function::sigmoid, Function::exp, Function::tanh}) {
+    x = b.concat({x, b.function(b.slice(x, 0, 5), function)});
   }
-  b.dense(9, Activation::none);
-  b.pool_floats(kind);
-  b.shift();
-  b.matrix(3);
-  b.start();
-  b.transform(0);
-  b.dense(21, Activation::none);
-  b.pool_floats(kind);
-  b.sign();
-  b.bilinear_float(4, Activation::none);
+  x = b.concat({x, b.arithmetic(Op::divide, points, b.slice(points, 1, 2))});
+  b.bilinear_float(b.sign(b.pool(x, kind, Over::points, false)), 4, Activation::none);
   return b.network;
 }
 
 // Overflow, NaN, zeros of both signs and subnormal numbers have the same bits everywhere.
 void check_extremes() {
-  const std::vector<float> numbers = {0.0f,  -0.0f,   1e-45f, -1e-45f, 1e-38f,  -3e-39f, 1e-20f, -1e-20f,
-                                      1.0f,  -2.5f,   1e30f,  -1e30f,  3.4e38f, -3.4e38f};
-  for (const Pool kind : {Pool::max, Pool::mean}) {
+  const std::vector<float> numbers = {0.0f, -0.0f, 1e-45f, -1e-45f, 1e-38f,  -3e-39f, 1e-20f, -1e-20f,
+                                      1.0f, -2.5f, 1e30f,  -1e30f,  3.4e38f, -3.4e38f};
+  const auto random_cloud = [&](int points, int kinds) {
+    std::vector<float> cloud;
+    for (int i = 0; i < 3 * points; ++i) cloud.push_back(numbers[size(source().below(kinds))]);
+    return cloud;
+  };
+  for (const Pool kind : {Pool::max, Pool::mean, Pool::sum}) {
     for (const bool scaled : {false, true}) {
       Network network = with_extremes(kind, scaled);
+      CHECK(set_golden(network));
+      Engines engines(network);
       for (const int points : {1, 3, 65, 140}) {
-        for (const std::size_t kinds : {std::size_t{2}, std::size_t{8}, numbers.size()}) {
-          std::vector<float> cloud;
-          for (int i = 0; i < 3 * points; ++i) cloud.push_back(numbers[at(below(static_cast<int>(kinds)))]);
-          check_cloud(network, cloud);
+        for (const int kinds : {2, 8, 14}) engines.check(random_cloud(points, kinds), true);
+      }
+      Network extreme = network;
+      for (Operation& operation : extreme.operations) {
+        for (float& weight : operation.weight) {
+          weight *= source().one_in(4) ? -0.0f : source().one_in(4) ? 1e25f : 1e-25f;
         }
+        for (float& bias : operation.bias) bias *= -0.0f;
       }
-      for (Layer& layer : network.layers) {
-        for (float& weight : layer.weight) weight *= below(4) == 0 ? -0.0f : below(4) == 0 ? 1e25f : 1e-25f;
-        for (float& bias : layer.bias) bias *= -0.0f;
-      }
-      check_cloud(network, std::vector<float>(3 * 70, -0.0f));
-      std::vector<float> cloud;
-      for (int i = 0; i < 3 * 200; ++i) cloud.push_back(numbers[at(below(static_cast<int>(numbers.size())))]);
-      check_cloud(network, cloud);
+      CHECK(set_golden(extreme));
+      Engines others(extreme);
+      others.check(std::vector<float>(3 * 70, -0.0f), true);
+      others.check(random_cloud(200, 14), true);
+    }
+  }
+}
+
+// Copies of points change no maximum: neither of all points nor, with a shift, of distinct codes.
+void check_copies() {
+  for (const bool shifted : {false, true}) {
+    Network network = distinct(30, shifted);
+    CHECK(set_golden(network));
+    const std::vector<float> cloud = random::random_cloud(source(), 200, 3, false);
+    std::vector<float> copies = cloud;
+    for (int i = 0; i < 700; ++i) {
+      const std::size_t from = 3 * size(source().below(200));
+      copies.insert(copies.end(), {cloud[from], cloud[from + 1], cloud[from + 2]});
+    }
+    for (const Kernels* kernels : available_kernels()) {
+      const Model model(network, *kernels);
+      std::vector<float> once(4), often(4);
+      model.predict(cloud.data(), 1, 200, true, 1, -1, once.data());
+      model.predict(copies.data(), 1, 900, true, 2, -1, often.data());
+      CHECK(once == often);
     }
   }
 }
 
 void check_normalizing() {
   Network network = vanilla(3, 64, 64, 64, Pool::max, true);
-  set_golden(network);
+  network.normalize = true;
+  CHECK(set_golden(network));
   const Model model(network, find_kernels());
-  std::vector<float> cloud = random_cloud(300, 3, false), moved = cloud, a(7), b(7);
+  const std::vector<float> cloud = random::random_cloud(source(), 300, 3, false);
+  std::vector<float> moved = cloud, a(7), b(7);
   for (float& v : moved) v = 4 * v + 32;
   model.predict(cloud.data(), 1, 300, false, 1, -1, a.data());
   model.predict(moved.data(), 1, 300, false, 1, -1, b.data());
   double difference = 0;
   for (std::size_t i = 0; i < 7; ++i) difference = std::max(difference, std::abs(double{a[i]} - double{b[i]}));
   CHECK(difference < 0.2);
-  const std::vector<float> same(30, 5.0f);  // ten times one point: radius 0
-  model.predict(same.data(), 1, 10, false, 1, -1, a.data());
-  for (const float v : a) CHECK(std::isfinite(v));
+  Engines engines(network);
+  engines.check(moved, false);
+  engines.check(std::vector<float>(30, 5.0f), false);  // ten times one point: radius 0
+  engines.check(std::vector<float>(30, -0.0f), false);
 }
 
 void check_errors() {
   Network network = vanilla(3, 8, 8, 8, Pool::max, true);
-  set_golden(network);
+  CHECK(set_golden(network));
   const Model model(network, find_kernels());
-  std::vector<float> cloud = random_cloud(10, 3, false), logits(7);
+  std::vector<float> cloud = random::random_cloud(source(), 10, 3, false), logits(7);
   const auto refuses = [&](std::size_t points, unsigned threads) {
     try {
       model.predict(cloud.data(), 1, points, false, threads, -1, logits.data());
@@ -205,8 +156,8 @@ void check_errors() {
     CHECK(refuses(10, 2));
     CHECK(!refuses(9, 1));
   }
-  network.golden_tolerance = 1e-6;
-  network.golden[3] = 1e6f;
+  network.golden[3] += 1;
+  network.golden_tolerance = 0.5;
   bool refused = false;
   try {
     const Model wrong(network, find_kernels());
@@ -216,13 +167,31 @@ void check_errors() {
   CHECK(refused);
 }
 
+// Searches refuse numbers beyond 10^15, wherever they come from.
+void check_search_range() {
+  Builder b(source(), 3, 2);
+  const int points = b.points(), squares = b.function(points, Function::square);
+  const int near = b.gather(points, b.nearest(squares, squares, random::kNone, random::at_most(4), 1));
+  const int bits = b.sign(b.pool(near, Pool::max, Over::points, false));
+  b.bilinear_float(pool_of(b, bits, 20, Pool::max, true), 2, Activation::none);
+  Network network = b.network;
+  CHECK(set_golden(network));
+  Engines engines(network);
+  for (const float number : {3e7f, 3.3e7f, 1e20f, 3e38f, -3.3e7f}) {
+    std::vector<float> cloud = random::random_cloud(source(), 100, 3, true);
+    cloud[200] = number;
+    CHECK(expected_values(network, cloud, true, -1).has_value() == (number == 3e7f));
+    engines.check(cloud, true);
+  }
+}
+
 void check_many_threads() {
   Network network = vanilla(3, 64, 128, 256, Pool::max, true);
-  set_golden(network);
+  CHECK(set_golden(network));
   const Model model(network, find_kernels());
   std::vector<std::vector<float>> clouds, expected;
   for (int i = 0; i < 8; ++i) {
-    clouds.push_back(random_cloud(100 + 300 * i, 3, true));
+    clouds.push_back(random::random_cloud(source(), 100 + 300 * i, 3, true));
     expected.emplace_back(7);
     model.predict(clouds.back().data(), 1, clouds.back().size() / 3, true, 1, -1, expected.back().data());
   }
@@ -242,28 +211,64 @@ void check_many_threads() {
   for (const int w : wrong) CHECK_EQUAL(w, 0);
 }
 
+// Two transforms: of the coordinates, and of the features that the first one gives.
+Network with_transforms() {
+  Builder b(source(), 3, 5);
+  const int points = b.points();
+  const int first = pool_of(b, b.sign(b.dense(points, 30, Activation::hardtanh)), 50, Pool::max, true);
+  const int features = b.dense(transformed(b, points, first), 20, Activation::hardtanh);
+  const int second = pool_of(b, b.bilinear(b.sign(features), 70), 90, Pool::max, true);
+  const int bits = b.bilinear(b.sign(transformed(b, features, second)), 66);
+  b.bilinear_float(pool_of(b, bits, 99, Pool::max, false), 5, Activation::relu);
+  return b.network;
+}
+
+// A mix gives slots that repeat a neighbor numbers of their own, and their order matters, also below a maximum.
+Network mixed() {
+  Builder b(source(), 3, 4);
+  const int points = b.points(), k = 6;
+  const int indices = b.ball(points, points, points, random::exactly(k), 0.4, Order::nearest);
+  const int mixed = b.mix(b.dense(points, k * k, Activation::none), b.gather(points, indices));
+  const int bits = b.sign(b.pool(mixed, Pool::max, Over::neighbors, false), 0.25f);
+  b.bilinear_float(pool_of(b, bits, 50, Pool::mean, false), 4, Activation::none);
+  return b.network;
+}
+
+// Groups with few and with many true neighbors. The last channels are zeros of both signs, whose maximum is +0: its
+// reciprocal shows the sign.
+Network shifted_floats(int k, Over over, bool shifted) {
+  Builder b(source(), 3, 4);
+  const int points = b.points(), zeros = b.affine(points, Activation::none);
+  for (std::size_t i = 0; i < 6; ++i) b.last().line[i] = i % 2 == 0 ? 0.0 : -0.0;
+  const int indices = b.ball(points, points, points, random::at_most(k), 0.5, Order::nearest);
+  const int floats = b.pool(b.gather(b.concat({points, zeros}), indices), Pool::max, over, shifted);
+  const int inverse = b.function(floats, Function::reciprocal);
+  b.bilinear_float(pool_of(b, b.sign(b.concat({floats, inverse})), 50, Pool::mean, false), 4, Activation::none);
+  return b.network;
+}
+
 }  // namespace
 
 int main() {
   for (const int first : {1, 7, 63, 64, 65}) {
-    check_network(vanilla(3, first, 100, 130, Pool::max, true), {1, 2, 63, 200});
+    check_sizes(vanilla(3, first, 100, 130, Pool::max, true), {1, 2, 63, 200});
+    check_sizes(distinct(first, true), {1, 2, 63, 200, 1000});
   }
-  check_network(vanilla(3, 64, 128, 200, Pool::max, true), {1, 2, 63, 511, 512, 513, 2000, 5000});
-  check_network(vanilla(6, 20, 31, 45, Pool::max, false), {1, 130, 513});
-  check_network(vanilla(3, 40, 64, 70, Pool::mean, false), {1, 63, 513, 1100});
-  check_network(with_transforms(false), {1, 65, 600, 2001});
-  check_network(with_transforms(true), {1, 65, 600});
-  check_network(with_scales(Pool::max, true), {1, 2, 65, 600});
-  check_network(with_scales(Pool::max, false), {3, 513});
-  check_network(with_scales(Pool::mean, false), {1, 64, 65, 600});
-  check_network(pointwise_with_transforms(Pool::max), {1, 65, 600});
-  check_network(pointwise_with_transforms(Pool::mean), {1, 65, 600});
-  check_network(compared(), {1, 65, 600, 2001});
-  check_network(full_precision(Pool::max), {1, 65, 600});
-  check_network(full_precision(Pool::mean), {1, 64, 65, 600});
+  check_sizes(vanilla(3, 64, 128, 200, Pool::max, true), {1, 2, 63, 511, 512, 513, 2000, 5000});
+  check_sizes(vanilla(6, 20, 31, 45, Pool::max, false), {1, 130, 513});
+  check_sizes(vanilla(3, 40, 64, 70, Pool::mean, false), {1, 63, 513, 1100});
+  check_sizes(with_transforms(), {1, 65, 600, 2001});
+  check_sizes(mixed(), {1, 2, 20, 65, 300});
+  for (const int k : {5, 20, 66, 130, 600}) {
+    for (const Over over : {Over::points, Over::neighbors}) {
+      for (const bool shifted : {false, true}) check_sizes(shifted_floats(k, over, shifted), {1, 20, 65, 300});
+    }
+  }
   check_extremes();
+  check_copies();
   check_normalizing();
   check_errors();
+  check_search_range();
   check_many_threads();
   return check_report();
 }

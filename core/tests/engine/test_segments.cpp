@@ -1,192 +1,97 @@
-// Networks with logits per point: kept values, joins, categories, and distinct codes.
+// Networks with logits per point: kept bits, categories, batches and large clouds.
 #include <algorithm>
 #include <string>
 #include <thread>
 
-#include "naive.h"
+#include "engine_checks.h"
+#include "random_builder.h"
 
 using namespace bipointnet;
+using random::Builder;
 
 namespace {
 
-// PointNet for parts: the floats of the third layer are kept and transformed; the fifth is both kept and pooled.
-Network parts(bool same_first, bool with_category) {
-  Builder b(3, 6);
-  b.start();
-  b.dense(30, Activation::none);
-  b.sign();
-  b.pool(40, Pool::max, true);
-  b.bilinear_float(9, Activation::none);
-  b.matrix(3);
-  const std::size_t first = b.network.layers.size();
-  b.start();
-  b.transform(0);
-  b.dense(20, Activation::hardtanh);
-  b.sign();
-  const std::size_t end = b.network.layers.size();
-  b.bilinear(31);
-  b.pool(50, Pool::max, true);
-  b.bilinear_float(22 * 22, Activation::none);
-  b.matrix(22);
-  if (same_first) {
-    b.repeat(first, end);
-  } else {
-    b.start();
-    b.transform(0);
-    b.dense(20, Activation::none);
-    b.sign();
-  }
-  b.keep();
-  b.bilinear(65);
-  b.keep();
-  b.bilinear_float(22, Activation::hardtanh);
-  b.keep();
-  b.transform(1);
-  b.sign();
-  b.bilinear(64);
-  b.keep();
-  b.pool(140, Pool::max, true, true);
-  b.keep();
-  std::vector<int> joined = {0, 1, 2, 3, 4, 5};
-  if (with_category) {
-    b.category(5);
-    b.keep();
-    joined.insert(joined.begin() + 3, 6);
-  }
-  b.join(joined);
-  b.bilinear(70);
-  b.bilinear_float(33, Activation::hardtanh);
-  b.dense(6, Activation::none);
-  b.network.task = Task::semantic;
+random::Source& source() {
+  static random::Source source(3);
+  return source;
+}
+
+void check_sizes(const Network& network, std::initializer_list<int> sizes) { check_network(network, source(), sizes); }
+
+// PointNet for parts: bits of several layers are kept, the fifth is both kept and pooled.
+Network parts(bool with_category) {
+  Builder b(source(), 3, 6);
+  const int points = b.points();
+  const int signs = b.sign(b.dense(points, 30, Activation::none));
+  const int pooled = b.bilinear_pool(signs, 40, Pool::max, Over::points, true, false);
+  const int matrix = b.plus_identity(b.bilinear_float(pooled, 9, Activation::none), 3);
+  const int first = b.sign(b.dense(b.transform(points, matrix, 3), 20, Activation::hardtanh));
+  const int second = b.bilinear(first, 65);
+  const int floats = b.bilinear_float(second, 22, Activation::hardtanh);
+  const int inner = b.bilinear_pool(b.bilinear(first, 31), 50, Pool::max, Over::points, true, false);
+  const int square = b.plus_identity(b.bilinear_float(inner, 22 * 22, Activation::none), 22);
+  const int fourth = b.bilinear(b.sign(b.transform(floats, square, 22)), 64);
+  const int cloud = b.bilinear_pool(fourth, 140, Pool::max, Over::points, true, true);
+  std::vector<int> kept = {first, second, b.sign(floats), fourth, cloud + 1, b.broadcast(cloud, points)};
+  if (with_category) kept.insert(kept.begin() + 3, b.broadcast(b.category(5), first));
+  b.dense(b.bilinear_float(b.bilinear(b.concat(kept), 70), 33, Activation::hardtanh), 6, Activation::none);
+  b.network.task = with_category ? Task::part : Task::semantic;
   return b.network;
 }
 
 // More than one part of the inputs, and more than one batch of outputs, in every kernel.
 Network wide() {
-  Builder b(3, 4);
-  b.start();
-  b.dense(64, Activation::none);
-  b.sign();
-  b.keep();
-  b.bilinear(300);
-  b.keep();
-  b.pool(520, Pool::max, true, true);
-  b.keep();
-  b.join({3, 2, 1, 0});
-  b.bilinear(270);
-  b.bilinear_float(260, Activation::relu);
-  b.dense(4, Activation::none);
+  Builder b(source(), 3, 4);
+  const int first = b.sign(b.dense(b.points(), 64, Activation::none));
+  const int second = b.bilinear(first, 300);
+  const int cloud = b.bilinear_pool(second, 520, Pool::max, Over::points, true, true);
+  const int kept = b.concat({b.broadcast(cloud, first), cloud + 1, second, first});
+  b.dense(b.bilinear_float(b.bilinear(kept, 270), 260, Activation::relu), 4, Activation::none);
   b.network.task = Task::semantic;
   return b.network;
 }
 
-// A pass that ends with point floats and keeps nothing.
+// Nothing is kept and nothing is pooled.
 Network alone(int first) {
-  Builder b(3, 3);
-  b.start();
-  b.dense(first, Activation::none);
-  b.sign();
-  b.bilinear(40);
-  b.bilinear_float(3, Activation::none);
+  Builder b(source(), 3, 3);
+  b.bilinear_float(b.bilinear(b.sign(b.dense(b.points(), first, Activation::none)), 40), 3, Activation::none);
   b.network.task = Task::semantic;
   return b.network;
 }
 
 // The cloud itself as logits.
 Network nothing() {
-  Builder b(3, 3);
-  b.start();
+  Builder b(source(), 3, 3);
+  b.points();
   b.network.task = Task::semantic;
   return b.network;
 }
 
-// Adds an operation that makes bits of points.
-void bits_of_points(Builder& b) {
-  if (below(4) == 0) b.keep();
-  if (below(3) == 0) {
-    b.compare(0.25f);
-  } else {
-    b.sign();
-  }
-}
-
-void random_pass(Builder& b, bool first) {
-  b.start();
-  if (!first && below(2) == 0) b.transform(0);
-  b.dense(below(3) == 0 ? 66 + below(10) : 1 + below(64), below(2) == 0 ? Activation::none : Activation::relu);
-  if (below(6) == 0) {
-    b.sign_scaled();
-    b.bilinear_float(1 + below(40), Activation::hardtanh, Op::bilinear_scaled);
-  }
-  bits_of_points(b);
-  for (int step = below(4); step > 0; --step) {
-    if (below(2) == 0) b.keep();
-    if (below(3) == 0) {
-      b.bilinear_float(1 + below(70), Activation::hardtanh);
-      bits_of_points(b);
-    } else {
-      b.bilinear(1 + below(140));
-    }
-  }
-  b.keep();
-  const Pool pool = below(5) == 0 ? Pool::mean : Pool::max;
-  b.pool(1 + below(150), pool, pool == Pool::max && below(2) == 0, below(2) == 0);
-  if (!first && below(2) == 0) b.bilinear(1 + below(50));
-  if (first) {
-    b.keep();
-    b.bilinear_float(9, Activation::none);
-    b.matrix(3);
-  } else {
-    b.keep();
-  }
-}
-
-void random_join(Builder& b) {
-  std::vector<int> numbers;
-  while (numbers.empty()) {
-    for (int i = 0; i < static_cast<int>(b.network.kept.size()); ++i) {
-      if (below(3) != 0) numbers.push_back(i);
-    }
-    const auto of_points = [&](int number) { return b.network.kept[at(number)].on_points; };
-    if (std::none_of(numbers.begin(), numbers.end(), of_points)) numbers.clear();
-  }
-  std::shuffle(numbers.begin(), numbers.end(), rng());
-  b.join(numbers);
-}
-
-Network random_program() {
-  Builder b(3 + below(4), 2 + below(5));
-  const int classes = static_cast<int>(b.network.classes.size());
-  for (int pass = 0; pass < 1 + below(3); ++pass) random_pass(b, pass == 0);
-  if (below(2) == 0) {
-    b.category(1 + below(70));
-    b.keep();
-  }
-  random_join(b);
-  if (below(3) == 0) {
-    b.bilinear(1 + below(90));
-    b.pool(1 + below(80), below(4) == 0 ? Pool::mean : Pool::max, false, below(2) == 0);
-    b.keep();
-    random_join(b);
-  }
-  if (below(3) == 0) b.keep();
-  for (int step = below(3); step > 0; --step) b.bilinear(1 + below(90));
-  b.bilinear_float(classes, Activation::none);
-  if (below(2) == 0) b.dense(classes, Activation::none);
+// Bits of a coarser level at every point of a group, and of the cloud at every point.
+Network levels() {
+  Builder b(source(), 3, 5);
+  const int points = b.points(), first = b.sign(b.dense(points, 40, Activation::none));
+  const int coarse = b.farthest(points, {0.25, Rounding::ceil, 1, 64}, Order::coordinates);
+  const int centers = b.gather(points, coarse);
+  const int near = b.ball(centers, points, points, random::at_most(20), 0.5, Order::nearest);
+  const int own = b.gather(first, coarse);
+  const int around = b.concat({b.gather(first, near), b.broadcast(own, near)});
+  const int pooled = b.bilinear_pool(around, 66, Pool::max, Over::neighbors, true, true);
+  const int counted = b.bilinear_pool(pooled + 1, 30, Pool::mean, Over::neighbors, false, false);
+  const int features = b.bilinear_float(b.concat({pooled, counted, own}), 24, Activation::hardtanh);
+  const int cloud = b.bilinear_pool(pooled, 33, Pool::max, Over::distinct, true, false);
+  const int fine = b.sign(b.interpolate(points, centers, features, Guard::clamp, 0x1p-26f));
+  b.bilinear_float(b.concat({fine, first, b.broadcast(cloud, points)}), 5, Activation::none);
   b.network.task = Task::semantic;
-  if (below(5) == 0) {
-    b.pool_floats(below(2) == 0 ? Pool::mean : Pool::max);
-    b.network.task = Task::classify;
-  }
   return b.network;
 }
 
 void check_categories() {
-  Network network = parts(true, true);
-  set_golden(network);
+  Network network = parts(true);
+  CHECK(set_golden(network));
   const Model model(network, find_kernels());
-  const std::vector<float> cloud = random_cloud(40, 3, false);
-  std::vector<float> logits(model.logits(1, 40)), others(logits.size());
+  const std::vector<float> cloud = random::random_cloud(source(), 40, 3, false);
+  std::vector<float> logits(model.logits(1, 40));
   const auto error = [&](const Model& asked, int category) {
     try {
       asked.predict(cloud.data(), 1, 40, true, 1, category, logits.data());
@@ -200,27 +105,27 @@ void check_categories() {
   CHECK_EQUAL(error(model, 5), "category 5, expected one from 0 to 4");
   CHECK_EQUAL(error(model, -1), "no category, expected one from 0 to 4");
   CHECK_EQUAL(error(model, -7), "category -7, expected one from 0 to 4");
-  network = parts(true, false);
-  set_golden(network);
+  network = parts(false);
+  CHECK(set_golden(network));
   const Model without(network, find_kernels());
   CHECK_EQUAL(error(without, -1), "");
   CHECK_EQUAL(error(without, 0), "category 0, expected none: the model has no categories");
 }
 
 // Batches, and many threads at once.
-void check_many_clouds() {
-  Network network = parts(true, true);
-  set_golden(network);
+void check_many_clouds(Network network, std::size_t points) {
+  CHECK(set_golden(network));
   const Model model(network, find_kernels());
-  const std::size_t points = 700, clouds = 6;
-  const std::vector<float> numbers = random_cloud(static_cast<int>(points * clouds), 3, true);
+  const int category = network.categories.empty() ? -1 : 1;
+  const std::size_t clouds = 6;
+  const std::vector<float> numbers = random::random_cloud(source(), static_cast<int>(points * clouds), 3, true);
   std::vector<float> one_by_one(model.logits(clouds, points)), together(one_by_one.size());
   for (std::size_t i = 0; i < clouds; ++i) {
-    model.predict(&numbers[3 * points * i], 1, points, true, 1, 1, &one_by_one[i * model.logits(1, points)]);
+    model.predict(&numbers[3 * points * i], 1, points, true, 1, category, &one_by_one[i * model.logits(1, points)]);
   }
-  for (const unsigned threads : {1u, 3u}) {
+  for (const unsigned threads : {1u, 3u, 8u}) {
     std::fill(together.begin(), together.end(), 0.0f);
-    model.predict(numbers.data(), clouds, points, true, threads, 1, together.data());
+    model.predict(numbers.data(), clouds, points, true, threads, category, together.data());
     CHECK(together == one_by_one);
   }
   std::vector<std::thread> threads;
@@ -230,7 +135,7 @@ void check_many_clouds() {
       std::vector<float> logits(model.logits(1, points));
       for (std::size_t i = 0; i < 3 * clouds; ++i) {
         const std::size_t c = (t + i) % clouds;
-        model.predict(&numbers[3 * points * c], 1, points, true, 1 + i % 2, 1, logits.data());
+        model.predict(&numbers[3 * points * c], 1, points, true, 1 + i % 2, category, logits.data());
         wrong[t] += !std::equal(logits.begin(), logits.end(), &one_by_one[c * logits.size()]);
       }
     });
@@ -239,20 +144,35 @@ void check_many_clouds() {
   for (const int w : wrong) CHECK_EQUAL(w, 0);
 }
 
+// The logits of a point do not depend on where it is in a large cloud, if nothing is pooled.
+void check_large_clouds() {
+  Network network = alone(50);
+  CHECK(set_golden(network));
+  const int points = 30000;
+  const std::vector<float> cloud = random::random_cloud(source(), points, 3, true);
+  for (const Kernels* kernels : available_kernels()) {
+    const Model model(network, *kernels);
+    std::vector<float> all(model.logits(1, size(points))), one(3);
+    model.predict(cloud.data(), 1, size(points), true, 2, -1, all.data());
+    for (std::size_t i = 0; i < size(points); i += 997) {
+      model.predict(&cloud[3 * i], 1, 1, true, 1, -1, one.data());
+      CHECK(std::equal(one.begin(), one.end(), &all[3 * i]));
+    }
+  }
+}
+
 // Logits that are not finite are an error: of the file for the golden cloud, of the input for any other.
 void check_infinite_logits() {
-  Network network = nothing();
-  network.layers.push_back(Layer(network.layers[0]));
-  Layer& dense = network.layers.back();
-  dense.op = Op::dense;
-  dense.inputs = 3;
-  dense.on_points = true;
-  dense.weight.assign(9, 1e20f);
-  dense.bias.assign(3, 0);
-  set_golden(network);
-  network.golden_tolerance = 1e300;
+  Builder b(source(), 3, 3);
+  b.dense(b.points(), 3, Activation::none);
+  Network network = b.network;
+  network.task = Task::semantic;
+  network.operations.back().weight.assign(9, 1e20f);
+  network.operations.back().bias.assign(3, 0);
+  CHECK(set_golden(network));
   Network broken = network;
-  broken.layers.back().weight.assign(9, 3e38f);
+  broken.operations.back().weight.assign(9, 3e38f);
+  broken.golden_tolerance = 1e300;
   std::vector<float> cloud(3 * 600, 0.0f), logits(3 * 600);
   cloud[3 * 599] = 1e30f;
   for (const Kernels* kernels : available_kernels()) {
@@ -276,14 +196,16 @@ void check_infinite_logits() {
 }  // namespace
 
 int main() {
-  for (const bool same_first : {true, false}) check_network(parts(same_first, same_first), {1, 2, 65, 600, 1300});
-  check_network(wide(), {1, 130, 515});
-  check_network(alone(10), {1, 64, 513, 2000});
-  check_network(alone(65), {3, 600});
-  check_network(nothing(), {1, 513});
-  for (int i = 0; i < 24; ++i) check_network(random_program(), {1 + below(3), 2 * (30 + below(60)), 513 + below(200)});
+  for (const bool with_category : {true, false}) check_sizes(parts(with_category), {1, 2, 65, 600, 1300});
+  check_sizes(wide(), {1, 130, 515});
+  check_sizes(alone(10), {1, 64, 513, 2000});
+  check_sizes(alone(65), {3, 600});
+  check_sizes(nothing(), {1, 513});
+  for (int i = 0; i < 4; ++i) check_sizes(levels(), {1, 2, 3, 4, 66, 300, 700});
   check_categories();
-  check_many_clouds();
+  check_many_clouds(parts(true), 700);
+  check_many_clouds(levels(), 200);
+  check_large_clouds();
   check_infinite_logits();
   return check_report();
 }

@@ -51,8 +51,8 @@ inline bool contains(const std::string& text, const std::string& part) { return 
     if (!holds) std::cerr << "  found    " << message << "\n  expected " << (part) << "\n";      \
   } while (false)
 
-// Flips bits of a file one after the other. About one flip per byte is tried as it is: each is refused. Every flip in the
-// header is tried with a new checksum: it gives a network or an error, no crash.
+// Flips bits of a file one after the other. About one flip per byte is tried as it is: each is refused. Every flip in
+// the header is tried with a new checksum: it gives a network or an error, no crash.
 inline void check_every_flipped_bit(const PackedFile& file) {
   Bytes bytes = file.bytes();
   const std::size_t end = bytes.size() - file.body().size();

@@ -12,7 +12,7 @@ namespace {
 
 void test_f16_is_widened_exactly() {
   const Network network = parse(full_file().bytes());
-  const std::vector<float>& weight = network.layers[1].weight;
+  const std::vector<float>& weight = network.operations[1].weight;
   const std::vector<float> expected = {1.0f, -2.0f, 65504.0f, 0x1p-14f, 0x1p-24f, 1023 * 0x1p-24f,
                                        0.0f, -0.0f, -0x1p-24f};
   if (!CHECK_EQUAL(weight.size(), 27u)) return;
@@ -25,7 +25,7 @@ void test_f16_is_widened_exactly() {
 // Every F16 against its definition: (-1)^sign 2^(exponent - 15) (1 + fraction / 1024), or 2^-14 fraction / 1024.
 void test_every_finite_f16_is_widened_exactly() {
   PackedFile file = full_file();
-  file.remove("1.weight");
+  file.remove("tnet.weight");
   std::vector<std::uint16_t> halves;
   for (unsigned half = 0; half < 0x10000; ++half) {
     if ((half >> 10 & 31) != 31) halves.push_back(static_cast<std::uint16_t>(half));
@@ -34,14 +34,14 @@ void test_every_finite_f16_is_widened_exactly() {
     std::vector<std::uint16_t> some(27, 0);
     for (std::size_t i = 0; i < 27 && start + i < halves.size(); ++i) some[i] = halves[start + i];
     PackedFile one = file;
-    one.add_f16("1.weight", {9, 3}, some);
+    one.add_f16("tnet.weight", {9, 3}, some);
     const Network network = parse(one.bytes());
     for (std::size_t i = 0; i < 27; ++i) {
       const int exponent = some[i] >> 10 & 31;
       const double fraction = (some[i] & 1023) / 1024.0;
       const double size = exponent == 0 ? std::ldexp(fraction, -14) : std::ldexp(1 + fraction, exponent - 15);
       const double expected = some[i] >> 15 ? -size : size;
-      const float found = network.layers[1].weight[i];
+      const float found = network.operations[1].weight[i];
       if (static_cast<double>(found) != expected || std::signbit(found) != (some[i] >> 15 != 0)) {
         CHECK_EQUAL(static_cast<double>(found), expected);
       }
@@ -78,15 +78,16 @@ void test_a_header_that_is_not_json_is_refused() {
 
 void test_duplicate_keys_are_refused() {
   const PackedFile file = full_file();
-  CHECK_ERROR(error_after(file, [](PackedFile& f) { f.tensor("1.bias").name = "6.bias"; }), "key \"6.bias\" twice");
-  CHECK_ERROR(error_after_header(file, "\"1.bias\"", "\"6.\\u0062ias\""), "key \"6.bias\" twice");
+  CHECK_ERROR(error_after(file, [](PackedFile& f) { f.tensor("tnet.bias").name = "first.bias"; }),
+              "key \"first.bias\" twice");
+  CHECK_ERROR(error_after_header(file, "\"tnet.bias\"", "\"first.\\u0062ias\""), "key \"first.bias\" twice");
   CHECK_ERROR(error_after_header(file, "\"dtype\":", "\"shape\":[1],\"dtype\":"), "header: byte");
   CHECK_ERROR(error_after_header(file, "\"dtype\":", "\"shape\":[1],\"dtype\":"), "key \"shape\" twice");
   CHECK_ERROR(error_after_header(file, "{\"bipointnet\":", "{\"bipointnet\":\"\",\"bipointnet\":"),
               "key \"bipointnet\" twice");
-  CHECK_ERROR(error_after_manifest(file, "\"format\":1,", "\"format\":1,\"format\":1,"), "manifest: byte 0");
+  CHECK_ERROR(error_after_manifest(file, "\"format\":2,", "\"format\":2,\"format\":2,"), "manifest: byte 0");
   CHECK_ERROR(error_after_manifest(file, "\"accuracy\"", "\"x\":[{\"y\":1,\"y\":2}],\"accuracy\""), "key \"y\" twice");
-  CHECK_ERROR(error_after_manifest(file, "{\"op\":\"sign\"}", "{\"op\":\"sign\",\"op\":\"sign\"}"), "key \"op\" twice");
+  CHECK_ERROR(error_after_manifest(file, "\"op\":\"sign\"", "\"op\":\"sign\",\"op\":\"sign\""), "key \"op\" twice");
 }
 
 void test_the_metadata_is_one_string() {
@@ -105,24 +106,24 @@ void test_the_metadata_is_one_string() {
 void test_entries_of_tensors_are_checked() {
   const PackedFile file = full_file();
   CHECK_ERROR(error_after_header(file, "\"dtype\":\"F16\"", "\"dtype\":\"BF16\""),
-              "1.weight: dtype \"BF16\", expected U64");
-  CHECK_ERROR(error_after_header(file, "\"dtype\":\"F16\"", "\"dtype\":16"), "1.weight: dtype 16");
-  CHECK_ERROR(error_after_header(file, "\"dtype\":\"F16\",", ""), "1.weight: no key dtype");
-  CHECK_ERROR(error_after_header(file, "\"dtype\":\"F16\"", "\"dtype\":\"F16\",\"x\":0"), "1.weight: key \"x\"");
-  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[9,3,1]"), "1.weight: shape with 3 items");
-  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[]"), "1.weight: shape with 0 items");
-  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":27"), "1.weight: shape 27, expected a list");
-  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[9,-3]"), "1.weight: shape with -3");
-  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[9,3.0]"), "1.weight: shape with 3.0");
-  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[9,\"3\"]"), "1.weight: shape with \"3\"");
-  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[9,2]"), "1.weight: 54 bytes, expected 36");
-  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[9,4]"), "1.weight: 54 bytes, expected more");
-  CHECK_ERROR(error_after_header(file, "[0,54]", "[0,54,54]"), "1.weight: data_offsets with 3 items");
-  CHECK_ERROR(error_after_header(file, "[0,54]", "[54,0]"), "1.weight: data_offsets [54, 0]");
+              "tnet.weight: dtype \"BF16\", expected U64");
+  CHECK_ERROR(error_after_header(file, "\"dtype\":\"F16\"", "\"dtype\":16"), "tnet.weight: dtype 16");
+  CHECK_ERROR(error_after_header(file, "\"dtype\":\"F16\",", ""), "tnet.weight: no key dtype");
+  CHECK_ERROR(error_after_header(file, "\"dtype\":\"F16\"", "\"dtype\":\"F16\",\"x\":0"), "tnet.weight: key \"x\"");
+  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[9,3,1]"), "tnet.weight: shape with 3 items");
+  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[]"), "tnet.weight: shape with 0 items");
+  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":27"), "tnet.weight: shape 27, expected a list");
+  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[9,-3]"), "tnet.weight: shape with -3");
+  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[9,3.0]"), "tnet.weight: shape with 3.0");
+  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[9,\"3\"]"), "tnet.weight: shape with \"3\"");
+  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[9,2]"), "tnet.weight: 54 bytes, expected 36");
+  CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", "\"shape\":[9,4]"), "tnet.weight: 54 bytes, expected more");
+  CHECK_ERROR(error_after_header(file, "[0,54]", "[0,54,54]"), "tnet.weight: data_offsets with 3 items");
+  CHECK_ERROR(error_after_header(file, "[0,54]", "[54,0]"), "tnet.weight: data_offsets [54, 0]");
   CHECK_ERROR(error_after_header(file, "[0,54]", "[0,9007199254740992]"),
-              "1.weight: 9007199254740992 bytes, expected 54 for shape [9, 3] of F16");
+              "tnet.weight: 9007199254740992 bytes, expected 54 for shape [9, 3] of F16");
   CHECK_ERROR(error_after_header(file, "[0,54]", "[0,9007199254740993]"),
-              "1.weight: data_offsets with 9007199254740993");
+              "tnet.weight: data_offsets with 9007199254740993");
 }
 
 void test_shapes_that_overflow_are_refused() {
@@ -131,24 +132,26 @@ void test_shapes_that_overflow_are_refused() {
   for (const char* shape : {"[9007199254740992,2048]", "[4294967296,4294967296]", "[3,6148914691236517206]",
                             "[9007199254740992,9007199254740992]", "[0,9007199254740992]", "[9007199254740992,0]",
                             "[32766,18446744073709551615]"}) {
-    CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", std::string("\"shape\":") + shape), "1.weight: ");
+    CHECK_ERROR(error_after_header(file, "\"shape\":[9,3]", std::string("\"shape\":") + shape), "tnet.weight: ");
   }
 }
 
 void test_tensors_follow_each_other() {
-  // 2.weight [0,32], 2.line [32,64], 3.weight [64,80], 3.line [80,96], golden [96,104]
+  // pooled.weight [0,32], pooled.line [32,64], logits.weight [64,80], logits.line [80,96], golden [96,104]
   const PackedFile file = small_file();
   const auto moved = [&](const std::string& from, const std::string& to) { return error_after_header(file, from, to); };
   CHECK_ERROR(moved("[32,64]", "[0,32]"), "overlap, begins at byte 0, expected byte 32");
-  CHECK_ERROR(moved("[32,64]", "[16,48]"), "2.line: overlap, begins at byte 16, expected byte 32, where 2.weight ends");
+  CHECK_ERROR(moved("[32,64]", "[16,48]"),
+              "pooled.line: overlap, begins at byte 16, expected byte 32, where pooled.weight ends");
   const Bytes body = file.body();
   CHECK_ERROR(error_of(assembled(replaced(replaced(file.header(), "[4,2]", "[3,2]"), "[32,64]", "[32,56]"), body)),
-              "3.weight: gap, begins at byte 64, expected byte 56, where 2.line ends");
+              "logits.weight: gap, begins at byte 64, expected byte 56, where pooled.line ends");
   CHECK_ERROR(error_of(assembled(replaced(replaced(file.header(), "[4,1]", "[3,1]"), "[0,32]", "[8,32]"), body)),
-              "2.weight: gap, begins at byte 8, expected byte 0, where the header ends");
+              "pooled.weight: gap, begins at byte 8, expected byte 0, where the header ends");
   Bytes longer = file.bytes();
   longer.push_back(0);
-  CHECK_ERROR(error_of(longer), "file: more bytes than its header describes, expected " + std::to_string(longer.size() - 1));
+  CHECK_ERROR(error_of(longer),
+              "file: more bytes than its header describes, expected " + std::to_string(longer.size() - 1));
   PackedFile no_tensors = file;
   no_tensors.tensors.clear();
   const Bytes bytes = no_tensors.bytes();
@@ -199,7 +202,8 @@ void test_the_order_of_checks() {
   CHECK_ERROR(error_of(bytes), "checksum: 0x");
   bytes.pop_back();
   CHECK_ERROR(error_of(bytes), "file: cut short");
-  CHECK_EQUAL(header_size(bytes.data(), 8) + 112, file_size(bytes.data(), static_cast<std::size_t>(header_size(bytes.data(), 8))));
+  CHECK_EQUAL(header_size(bytes.data(), 8) + 112,
+              file_size(bytes.data(), static_cast<std::size_t>(header_size(bytes.data(), 8))));
   bytes[8] = '[';
   CHECK_ERROR(error_of(bytes), "header: no '{'");
 }
@@ -209,36 +213,42 @@ void test_tensors_fit_their_operation() {
   const auto tensor = [&](const std::string& name, const std::function<void(PackedTensor&)>& change) {
     return error_after(file, [&](PackedFile& f) { change(f.tensor(name)); });
   };
-  CHECK_ERROR(error_after(file, [](PackedFile& f) { f.remove("8.threshold"); }),
-              "8.threshold: missing tensor, expected one of shape [65]");
-  CHECK_ERROR(error_after(file, [](PackedFile& f) { f.remove("8.weight"); }),
-              "8.weight: missing tensor, expected one of shape [65, 2] for K = 70");
+  CHECK_ERROR(error_after(file, [](PackedFile& f) { f.remove("hidden.threshold"); }),
+              "hidden.threshold: missing tensor, expected one of shape [65]");
+  CHECK_ERROR(error_after(file, [](PackedFile& f) { f.remove("hidden.weight"); }),
+              "hidden.weight: missing tensor, expected one of shape [65, 2] for K = 70");
   CHECK_ERROR(error_after(file, [](PackedFile& f) { f.remove("golden"); }), "golden: missing tensor");
-  CHECK_ERROR(error_after(file, [](PackedFile& f) { f.add_f32("8.line", {65, 2}); }),
-              "8.line: tensor that no operation uses");
+  CHECK_ERROR(error_after(file, [](PackedFile& f) { f.add_f32("hidden.line", {65, 2}); }),
+              "hidden.line: tensor that no operation uses");
   CHECK_ERROR(error_after(file, [](PackedFile& f) { f.add_f32("01.bias", {9}); }),
               "01.bias: tensor that no operation uses");
   CHECK_ERROR(error_after(file, [](PackedFile& f) { f.add("nothing", "F32", {0}, {}); }), "nothing: tensor that no");
-  CHECK_ERROR(tensor("9.line", [](PackedTensor& t) { t.shape = "[2,64]"; }), "9.line: shape [2, 64], expected [64, 2]");
-  CHECK_ERROR(tensor("9.line", [](PackedTensor& t) { t.shape = "[128]"; }), "9.line: shape [128], expected [64, 2]");
+  CHECK_ERROR(tensor("pooled.line", [](PackedTensor& t) { t.shape = "[2,64]"; }),
+              "pooled.line: shape [2, 64], expected [64, 2]");
+  CHECK_ERROR(tensor("pooled.line", [](PackedTensor& t) { t.shape = "[128]"; }),
+              "pooled.line: shape [128], expected [64, 2]");
   CHECK_ERROR(error_after(file,
                           [](PackedFile& f) {
-                            f.remove("8.weight");
-                            f.add_bits("8.weight", 65, 129);
+                            f.remove("hidden.weight");
+                            f.add_bits("hidden.weight", 65, 129);
                           }),
-              "8.weight: shape [65, 3], expected [65, 2] for K = 70");
-  CHECK_ERROR(tensor("6.bias", [](PackedTensor& t) { t.shape = "[35]", t.dtype = "F64"; }),
-              "6.bias: dtype F64, expected F32");
-  CHECK_ERROR(tensor("8.weight", [](PackedTensor& t) { t.dtype = "F64"; }), "8.weight: dtype F64, expected U64");
-  CHECK_ERROR(tensor("8.threshold", [](PackedTensor& t) { t.dtype = "F16"; }), "8.threshold: dtype F16, expected I16");
-  CHECK_ERROR(tensor("1.weight", [](PackedTensor& t) { t.dtype = "I16"; }), "1.weight: dtype I16, expected F32 or F16");
-  CHECK_ERROR(tensor("9.line", [](PackedTensor& t) { t.dtype = "U64"; }), "9.line: dtype U64, expected F32 or F64");
+              "hidden.weight: shape [65, 3], expected [65, 2] for K = 70");
+  CHECK_ERROR(tensor("first.bias", [](PackedTensor& t) { t.shape = "[35]", t.dtype = "F64"; }),
+              "first.bias: dtype F64, expected F32");
+  CHECK_ERROR(tensor("hidden.weight", [](PackedTensor& t) { t.dtype = "F64"; }),
+              "hidden.weight: dtype F64, expected U64");
+  CHECK_ERROR(tensor("hidden.threshold", [](PackedTensor& t) { t.dtype = "F16"; }),
+              "hidden.threshold: dtype F16, expected I16");
+  CHECK_ERROR(tensor("tnet.weight", [](PackedTensor& t) { t.dtype = "I16"; }),
+              "tnet.weight: dtype I16, expected F32 or F16");
+  CHECK_ERROR(tensor("pooled.line", [](PackedTensor& t) { t.dtype = "U64"; }),
+              "pooled.line: dtype U64, expected F32 or F64");
   CHECK_ERROR(error_after(file,
                           [](PackedFile& f) {
-                            f.remove("11.line");
-                            f.add_f64("11.line", {4, 2});
+                            f.remove("floats.line");
+                            f.add_f64("floats.line", {4, 2});
                           }),
-              "11.line: dtype F64, expected F32");
+              "floats.line: dtype F64, expected F32");
   CHECK_ERROR(error_after(file,
                           [](PackedFile& f) {
                             f.remove("golden");
@@ -268,7 +278,8 @@ void test_numbers_in_tensors_are_checked() {
   const PackedFile file = full_file();
   const float inf = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const char* name : {"1.bias", "6.weight", "6.bias", "11.line", "12.weight", "12.bias", "golden"}) {
+  for (const char* name :
+       {"tnet.bias", "first.weight", "first.bias", "floats.line", "logits.weight", "logits.bias", "golden"}) {
     for (const float value : {inf, -inf, nan}) {
       const std::string error = error_after(file, [&](PackedFile& f) { set_f32(f, name, 1, value); });
       CHECK_ERROR(error, std::string(name) + ": ");
@@ -276,29 +287,29 @@ void test_numbers_in_tensors_are_checked() {
     }
   }
   for (const unsigned half : {0x7C00u, 0xFC00u, 0x7C01u, 0x7E00u, 0xFFFFu}) {
-    CHECK_ERROR(error_after(file, [&](PackedFile& f) { set_i16(f, "1.weight", 26, static_cast<int>(half)); }),
-                "1.weight: ");
+    CHECK_ERROR(error_after(file, [&](PackedFile& f) { set_i16(f, "tnet.weight", 26, static_cast<int>(half)); }),
+                "tnet.weight: ");
   }
   for (const unsigned top : {0x7FF0u, 0xFFF0u, 0x7FF8u}) {
     CHECK_ERROR(error_after(file,
                             [&](PackedFile& f) {
                               for (std::size_t i = 0; i < 4; ++i)
-                                set_i16(f, "9.line", 4 * 127 + i, i == 3 ? static_cast<int>(top) : 0);
+                                set_i16(f, "pooled.line", 4 * 127 + i, i == 3 ? static_cast<int>(top) : 0);
                             }),
-                "9.line: ");
+                "pooled.line: ");
   }
 
   const auto threshold = [&](int value) {
-    return error_after(file, [&](PackedFile& f) { set_i16(f, "8.threshold", 64, value); });
+    return error_after(file, [&](PackedFile& f) { set_i16(f, "hidden.threshold", 64, value); });
   };
   CHECK_EQUAL(threshold(0), "");
   CHECK_EQUAL(threshold(71), "");
-  CHECK_ERROR(threshold(72), "8.threshold: threshold 72 in row 64, expected 0 to 71");
-  CHECK_ERROR(threshold(-1), "8.threshold: threshold -1 in row 64, expected 0 to 71");
-  CHECK_ERROR(threshold(-32768), "8.threshold: threshold -32768");
+  CHECK_ERROR(threshold(72), "hidden.threshold: threshold 72 in row 64, expected 0 to 71");
+  CHECK_ERROR(threshold(-1), "hidden.threshold: threshold -1 in row 64, expected 0 to 71");
+  CHECK_ERROR(threshold(-32768), "hidden.threshold: threshold -32768");
 
-  CHECK_ERROR(error_after(small_file(), [](PackedFile& f) { set_f32(f, "2.line", 5, 0.5f); }),
-              "2.line: b = 0.500000 in row 2, expected 0 for pool mean");
+  CHECK_ERROR(error_after(small_file(), [](PackedFile& f) { set_f32(f, "pooled.line", 5, 0.5f); }),
+              "pooled.line: b = 0.500000 in row 2, expected 0 for pool mean");
 }
 
 void test_every_pad_bit_is_checked() {
@@ -311,22 +322,23 @@ void test_every_pad_bit_is_checked() {
   const PackedFile file = full_file();
   for (const int row : {0, 37, 64}) {
     for (int bit = 0; bit < 128; ++bit) {
-      const std::string error = set_bit(file, "8.weight", 2, row, bit);
+      const std::string error = set_bit(file, "hidden.weight", 2, row, bit);
       if (bit < 70) {
         CHECK_EQUAL(error, "");
       } else {
-        CHECK_EQUAL(error, "8.weight: pad bits set in row " + std::to_string(row) + ", expected zeros past K = 70");
+        CHECK_EQUAL(error,
+                    "hidden.weight: pad bits set in row " + std::to_string(row) + ", expected zeros past K = 70");
       }
     }
   }
-  for (int bit = 0; bit < 64; ++bit) CHECK_EQUAL(set_bit(file, "10.weight", 1, 4, bit), "");
+  for (int bit = 0; bit < 64; ++bit) CHECK_EQUAL(set_bit(file, "head.weight", 1, 4, bit), "");
 }
 
 void test_hostile_names_make_short_clean_messages() {
   const std::string long_name = std::string(100000, 'x') + "\n\x01\x7F";
-  const std::string error = error_after(small_file(), [&](PackedFile& f) { f.tensor("3.line").name = long_name; });
+  const std::string error = error_after(small_file(), [&](PackedFile& f) { f.tensor("logits.line").name = long_name; });
   CHECK(!error.empty() && error.size() < 300);
-  const std::string control = error_after(small_file(), [](PackedFile& f) { f.tensor("3.line").name = "a\nb"; });
+  const std::string control = error_after(small_file(), [](PackedFile& f) { f.tensor("logits.line").name = "a\nb"; });
   CHECK(!control.empty() && !contains(control, "\n"));
   // Truncated between characters of two bytes, never inside one.
   std::string umlauts;

@@ -1,0 +1,98 @@
+// Operations of a pass that are computed together, without storing what is between them.
+#include <algorithm>
+
+#include "engine/plan.h"
+
+namespace bipointnet {
+namespace {
+
+bool contains(const std::vector<int>& list, int item) { return std::find(list.begin(), list.end(), item) != list.end(); }
+
+// The only reader of a value in a pass, or -1.
+int only_reader(const Network& network, const Pass& pass, int value) {
+  int found = -1;
+  for (const int index : pass.operations) {
+    const Operation& operation = network.operations[size(index)];
+    if (!contains(operation.in, value)) continue;
+    if (found >= 0) return -1;
+    found = index;
+  }
+  return found;
+}
+
+// Whether a value is an element of a set, gathered or broadcast to groups.
+bool gathers(const Network& network, const Plan& plan, int value) {
+  const Operation& made_by = network.operations[size(plan.producer[size(value)])];
+  const bool moves = made_by.op == Op::gather || made_by.op == Op::broadcast;
+  return moves && network.values[size(made_by.in[0])].domain != kCloudDomain;
+}
+
+// Whether a layer rises with the number of agreements in every output.
+bool rises(const Operation& layer) {
+  if (layer.op != Op::bilinear_float || layer.groups > 1 || layer.in.size() > 1) return false;
+  for (std::size_t i = 0; i < layer.line.size(); i += 2) {
+    if (layer.line[i] < 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// A sum and the sign after it are one kernel, which does not store the sum, if nothing else reads it. The same holds for
+// floats that are loaded or mixed element by element, and for differences of two such floats.
+void fuse_operations(const Network& network, Plan& plan) {
+  for (Pass& pass : plan.passes) {
+    pass.signs.assign(pass.operations.size(), -1);
+    pass.load_signs.assign(pass.loads.size(), -1);
+    pass.counted.assign(pass.operations.size(), -1);
+    const auto skip = [&](int index) {
+      const auto place = std::find(pass.operations.begin(), pass.operations.end(), index) - pass.operations.begin();
+      pass.signs[static_cast<std::size_t>(place)] = kSkipped;
+    };
+    // The operation that reads a value, if it is the only one and nothing stores the value.
+    const auto reader_of = [&](int value) {
+      const bool logits = pass.logits && value == network.operations.back().out.front();
+      const bool kept = logits || contains(pass.stores, value) || contains(pass.writes, value);
+      return kept ? -1 : only_reader(network, pass, value);
+    };
+    const auto sign_of = [&](int value) {
+      const int reader = reader_of(value);
+      return reader >= 0 && network.operations[size(reader)].op == Op::sign ? reader : -1;
+    };
+    for (std::size_t i = 0; i < pass.loads.size(); ++i) {
+      const Value& value = network.values[size(pass.loads[i])];
+      if (value.kind != Kind::floats || !loads_elements(network, plan, pass, pass.loads[i])) continue;
+      pass.load_signs[i] = sign_of(pass.loads[i]);
+      if (pass.load_signs[i] >= 0) skip(pass.load_signs[i]);
+    }
+    for (std::size_t i = 0; i < pass.operations.size(); ++i) {
+      const Operation& operation = network.operations[size(pass.operations[i])];
+      const bool groups = network.domains[size(pass.domain)].type == Domain::Type::groups;
+      if (groups && operation.op == Op::pool && operation.pool == Pool::max) {
+        const int layer = plan.producer[size(operation.in[0])];
+        if (rises(network.operations[size(layer)]) && reader_of(operation.in[0]) == pass.operations[i]) {
+          pass.counted[i] = layer;
+          skip(layer);
+        }
+        continue;
+      }
+      const int sign = sign_of(operation.out[0]);
+      if (pass.signs[i] == kSkipped || sign < 0) continue;
+      const bool at_zero = network.operations[size(sign)].at == 0;
+      const bool of_cloud = operation.op == Op::transform && network.values[size(operation.in[1])].domain == kCloudDomain;
+      const bool dense = operation.op == Op::dense && operation.activation != Activation::relu;
+      const bool difference = operation.op == Op::subtract && reader_of(operation.in[0]) >= 0 &&
+                              reader_of(operation.in[1]) >= 0 && gathers(network, plan, operation.in[0]) &&
+                              gathers(network, plan, operation.in[1]) &&
+                              network.values[size(operation.in[0])].channels ==
+                                  network.values[size(operation.in[1])].channels;
+      if (!(at_zero && (of_cloud || dense || difference)) && operation.op != Op::mix) continue;
+      pass.signs[i] = sign;
+      skip(sign);
+      if (!difference) continue;
+      for (const int operand : operation.in) skip(plan.producer[size(operand)]);
+    }
+  }
+}
+
+}  // namespace bipointnet

@@ -1,0 +1,17 @@
+// Squares of floats, for instruction sets without instructions for them. Included like body.h, before it.
+
+constexpr int kSquare = 4;
+
+// Writes the transposed square of kSquare x kSquare floats.
+inline void transpose_square(const float* from, long from_stride, float* to, long to_stride) {
+  for (int r = 0; r < kSquare; ++r) {
+    for (int c = 0; c < kSquare; ++c) to[c * to_stride + r] = from[r * from_stride + c];
+  }
+}
+
+// The same for kSquare rows that `index` names.
+inline void gather_square(const float* rows, long stride, const std::uint32_t* index, float* to, long to_stride) {
+  for (int r = 0; r < kSquare; ++r) {
+    for (int c = 0; c < kSquare; ++c) to[c * to_stride + r] = rows[static_cast<long>(index[r]) * stride + c];
+  }
+}
