@@ -43,10 +43,11 @@ class Model:
     def predict(self, points: NDArray[np.float32], raw: bool, threads: int, category: int = -1) -> NDArray[np.float32]:
         """Logits (B, classes) of clouds (B, N, C), or (B, N, classes) if the model labels points."""
 
-    def trace(
-        self, points: NDArray[np.float32], raw: bool, category: int = -1
-    ) -> list[NDArray[np.uint8] | NDArray[np.float32]]:
-        """The value after every operation, for a cloud (N, C)."""
+    def trace(self, points: NDArray[np.float32], raw: bool, category: int = -1) -> dict[str, NDArray[Any]]:
+        """All values by name, for a cloud (N, C): bits as uint8, floats as float32, indices as int64."""
+
+    def program(self, points: int) -> list[dict[str, Any]]:
+        """What each operation reads, makes and costs, for a cloud of `points` points."""
 
 def read_cloud(data: bytes, name: str, columns: list[str] = ..., strict: bool = False) -> dict[str, Any]:
     """The cloud or mesh in the bytes of a file, whose name gives the format; `bipointnet.data.clouds.read` wraps it."""
@@ -72,6 +73,9 @@ def delta(n: int) -> float:
 
 def read_packed_file(path: bytes) -> bytes:
     """The bytes of a packed model, given its path as bytes. After a wrong header nothing else is read."""
+
+def operations() -> list[dict[str, Any]]:
+    """The table of all operations: op, operands, results, fields, tensors."""
 
 def isas() -> list[str]:
     """The instruction sets of this machine, fastest first."""

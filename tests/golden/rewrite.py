@@ -1,16 +1,20 @@
-"""Rewrites the golden files after a change of the format and makes missing ones: python tests/golden/rewrite.py
+"""Rewrites the golden files after a change of the format and makes missing ones.
+
+    PYTHONPATH=tests python tests/golden/rewrite.py
 
 A golden file is a packed model; `answers.npz` has a few clouds for each and the logits that it gave when it was made.
 The format may change, the answers may not: a file is replaced only if the core gives the stored logits, bit for bit.
-After a change of the format, put the step from the version before into `migrated`, run this once, and commit the files.
+After a change of the format, put the step from the version before into a module like `format1`, run this once, and
+commit the files.
 """
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from format1 import migrated
+from handmade_programs import Program, always, at_most, content, share
 from torch import nn
 from torch.nn import functional as F
 
@@ -30,23 +34,6 @@ from bipointnet.runtime import reference
 FOLDER = Path(__file__).parent
 ANSWERS = FOLDER / "answers.npz"
 STEPS = 150
-
-
-def migrated(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The manifest in today's format: `task`, which was guessed before, is a field."""
-    if "task" in manifest:
-        return manifest
-    points = _labels_points(manifest)
-    task = "classify" if not points else "part" if "categories" in manifest else "semantic"
-    head = {"format": manifest["format"], "model": manifest["model"], "task": task}
-    training = {name: value for name, value in manifest["training"].items() if name != "task"}
-    return head | {name: value for name, value in manifest.items() if name not in head} | {"training": training}
-
-
-def _labels_points(manifest: dict[str, Any]) -> bool:
-    """Whether the program ends with floats of points, not of the cloud."""
-    passes = [op["op"] for op in manifest["program"] if op["op"] in ("points", "join", "pool", "bilinear_pool")]
-    return passes[-1] in ("points", "join")
 
 
 class SmallTNet(TNet):
@@ -135,7 +122,31 @@ def make_semantic(path: Path) -> np.ndarray:
     return blocks(4, 64, 2)[0]
 
 
-MAKERS = {"shapes-tnets-v1": make_tnets, "rooms-semantic-v1": make_semantic}
+def make_neighbors(path: Path) -> np.ndarray:
+    """Not a trained network: all operations that search neighbors or combine values, in one program."""
+    program = Program(0)
+    xyz = program.points
+    density = program.function(program.add("density", xyz, width=1, bandwidth=0.25), "reciprocal")
+    centers = program.gather(xyz, program.farthest(xyz, share(0.25)))
+    indices = program.ball(centers, xyz, xyz, count=always(8), radius=0.5)
+    offsets = program.add("subtract", program.gather(xyz, indices), program.broadcast(centers, indices))
+    matrix = program.dense(program.add("flatten", offsets, width=24, order="slots"), 64)
+    mixed = program.add("mix", matrix, program.dense(offsets, 12, "relu"), width=12)
+    weights = program.add("multiply", mixed, program.gather(density, indices))
+    counts = program.add("size", indices, width=1, over="neighbors")
+    sums = program.add("divide", program.add("outer", weights, offsets, width=36), counts)
+    pooled = program.bilinear_pool(program.sign(mixed), 40, "max", "neighbors")
+    features = program.concat(program.bilinear_float(pooled, 36, "hardtanh"), program.function(sums, "tanh"))
+    at_points = program.interpolate(xyz, centers, features)
+    near = program.nearest(at_points, at_points, xyz, count=at_most(6), dilation=2)
+    edges = program.add("add", program.gather(at_points, near), program.broadcast(at_points, near))
+    x = program.pool(program.bilinear_float(program.sign(edges), 48), "max", "neighbors", "delta")
+    program.dense(program.bilinear_float(program.bilinear_pool(program.sign(x), 64), 32), 10)
+    path.write_bytes(content(program.packed("sphere", points=16)))
+    return objects(6, 64, 2)[0]
+
+
+MAKERS = {"neighbors": make_neighbors, "shapes-tnets": make_tnets, "rooms-semantic": make_semantic}
 
 
 def logits_of(content: bytes, clouds: np.ndarray, isa: str = "portable") -> np.ndarray:
@@ -148,9 +159,8 @@ def logits_of(content: bytes, clouds: np.ndarray, isa: str = "portable") -> np.n
 def rewrite(path: Path, clouds: np.ndarray, logits: np.ndarray) -> None:
     """Replace a golden file by itself in today's format; an error if its answers would change."""
     old = reference.parse(path.read_bytes())
-    text = json.dumps(migrated(old.manifest), separators=(",", ":"), ensure_ascii=False)
-    content = file_bytes(text, old.tensors)
-    assert all(np.array_equal(old.tensors[name], value) for name, value in reference.parse(content).tensors.items())
+    manifest, tensors = migrated(old.manifest, old.tensors)
+    content = file_bytes(json.dumps(manifest, separators=(",", ":"), ensure_ascii=False), tensors)
     found = logits_of(content, clouds)
     assert found.dtype == logits.dtype == np.float32
     assert np.array_equal(found.view(np.uint32), logits.view(np.uint32)), f"{path.name}: other logits than stored"

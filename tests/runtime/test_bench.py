@@ -16,7 +16,10 @@ from bipointnet.models import PointNet
 from bipointnet.nn import LSR, BinaryLinear, EntropyMax, MeanPool, calibrate, deployed_bytes
 from bipointnet.packing import pack
 from bipointnet.runtime import bench
-from bipointnet.runtime.float_twin import float_bytes, float_twin
+from bipointnet.runtime.float_twin import float_twin, numpy_twin, random_weights
+from bipointnet.runtime.operations import float_bytes
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def packed(path: Path, classes: int, tnets: bool, channels: int = 3, mean: bool = False) -> Path:
@@ -34,11 +37,44 @@ def vanilla(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_float_twin_has_the_layers_of_the_float_network(vanilla, tmp_path):
-    assert float_bytes(float_twin(load(vanilla))) == 3_228_320
-    steps = float_twin(load(packed(tmp_path / "transformed.bpn", 7, tnets=True, channels=6)))
-    assert float_bytes(steps) == deployed_bytes(PointNet(7, 6))
+    assert float_bytes(load(vanilla).operations()) == 3_228_320
+    model = load(packed(tmp_path / "transformed.bpn", 7, tnets=True, channels=6))
+    steps = float_twin(model)
+    assert steps is not None
+    assert float_bytes(model.operations()) == deployed_bytes(PointNet(7, 6))
+    assert sum(4 * s.outputs * (s.inputs + 1) for s in steps if s.kind == "linear") == deployed_bytes(PointNet(7, 6))
     assert [s.inputs for s in steps if s.kind == "linear" and not s.relu] == [256, 256, 256]
-    assert [s.outputs for s in steps if s.kind == "transform"] == [3, 64], "passes over the points share their layers"
+    assert [s.outputs for s in steps if s.kind == "transform"] == [3, 64]
+
+
+@pytest.mark.parametrize("name", ["shapes", "shapes-xnor", "shapes-tnets", "shapes-parts", "rooms-semantic"])
+def test_peers_compute_the_float_twin_of_every_kind_of_network(name):
+    """`installed_peers` compares the logits of each peer with numpy."""
+    model = load(GOLDEN / f"{name}.bpn")
+    steps = float_twin(model)
+    assert steps is not None
+    layers = [o for o in model.operations() if o.weights is not None]
+    linear = [s for s in steps if s.kind == "linear"]
+    assert [s.outputs for s in linear] == [o.outputs for o in layers]
+    dropped = len(model.categories)  # inputs that are constant
+    assert all(o.inputs - s.inputs - s.shared in (0, dropped) for o, s in zip(layers, linear, strict=True))
+    cloud = np.random.default_rng(0).standard_normal((33, model.channels), np.float32) / 4
+    expected = numpy_twin(steps, random_weights(steps), cloud)
+    assert expected.shape == model.logits(cloud, category=0 if model.categories else None).shape
+    threads = torch.get_num_threads()
+    try:
+        assert "torch" in bench.installed_peers(steps, cloud, 1, {"torch": torch_peer})
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_network_with_neighbors_is_timed_without_peers():
+    assert float_twin(load(GOLDEN / "neighbors.bpn")) is None
+    report = bench_with_torch(GOLDEN / "neighbors.bpn", points=32, rounds=1)
+    assert not report["float_twin"]
+    assert report["peers_us"] == report["speedup"] == {}
+    assert report["bytes"]["float32"] > 0
+    assert report["packed_us"] > 0
 
 
 @pytest.mark.parametrize(("channels", "mean"), [(3, False), (6, True)])
@@ -46,9 +82,10 @@ def test_peers_compute_the_float_twin(tmp_path, channels, mean):
     """`installed_peers` compares the logits of each peer with numpy."""
     model = load(packed(tmp_path / "transformed.bpn", 5, tnets=True, channels=channels, mean=mean))
     cloud = np.random.default_rng(0).standard_normal((33, channels), np.float32) / 4
-    threads = torch.get_num_threads()
+    threads, steps = torch.get_num_threads(), float_twin(model)
+    assert steps is not None
     try:
-        peers = bench.installed_peers(float_twin(model), cloud, 1, {"torch": torch_peer})
+        peers = bench.installed_peers(steps, cloud, 1, {"torch": torch_peer})
     finally:
         torch.set_num_threads(threads)
     assert "torch" in peers

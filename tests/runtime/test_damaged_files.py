@@ -21,8 +21,8 @@ from bipointnet.runtime import reference
 from bipointnet.runtime.header import peek
 
 FOLDER = Path(__file__).parents[1] / "golden"
-FOUR = ("shapes-v1", "shapes-xnor-v1", "shapes-parts-v1", "rooms-semantic-v1")
-SMALL = ("shapes-tnets-v1", "rooms-semantic-v1")  # their golden runs are fast
+FOUR = ("shapes", "shapes-xnor", "rooms-semantic", "neighbors")
+SMALL = ("shapes-tnets", "rooms-semantic", "neighbors")  # their golden runs are fast
 
 
 def content_of(name: str) -> bytes:
@@ -155,7 +155,7 @@ MANIFESTS: dict[str, tuple[bytes, bytes, str]] = {
     "a lone high surrogate": (b'\\"model\\":\\"', b'\\"model\\":\\"\\\\ud800', "surrogate pair"),
     "a lone low surrogate": (b'\\"model\\":\\"', b'\\"model\\":\\"\\\\udc00x', "surrogate pair"),
     "a lone surrogate in the header": (b'{"bipointnet":"', b'{"bipointnet":"\\ud800', "surrogate pair"),
-    "two keys": (b'\\"format\\":1', b'\\"format\\":1,\\"format\\":1', "twice"),
+    "two keys": (b'\\"format\\":2', b'\\"format\\":2,\\"format\\":2', "twice"),
     "NaN": (b'\\"training\\":{', b'\\"training\\":{\\"x\\":NaN,', "expected a value"),
     "deep lists": (b'\\"training\\":{', b'\\"training\\":{\\"x\\":' + b"[" * 63 + b"]" * 63 + b",", "64 levels"),
     "deep lists without end": (b'\\"training\\":{', b'\\"training\\":{\\"x\\":' + b"[" * 100_000, "64 levels"),
@@ -176,14 +176,14 @@ MANIFESTS: dict[str, tuple[bytes, bytes, str]] = {
 @pytest.mark.parametrize("what", MANIFESTS)
 def test_the_core_and_the_reference_refuse_the_same_headers(what):
     old, new, words = MANIFESTS[what]
-    content = content_of("shapes-tnets-v1")
+    content = content_of("shapes-tnets")
     mutant = signed(replaced(content, old, new))
     assert mutant != content
     assert words in assert_refused(mutant, what)
 
 
 def test_a_deep_but_valid_header_and_pairs_of_surrogates_are_read():
-    content = content_of("shapes-tnets-v1")
+    content = content_of("shapes-tnets")
     for old, new in [
         (b'\\"training\\":{', b'\\"training\\":{\\"x\\":' + b"[" * 62 + b"]" * 62 + b","),
         (b'\\"model\\":\\"', b'\\"model\\":\\"\\\\ud83d\\\\ude00'),
@@ -196,7 +196,7 @@ def test_a_deep_but_valid_header_and_pairs_of_surrogates_are_read():
 def test_load_raises_a_format_error_in_one_sentence(tmp_path):
     assert issubclass(FormatError, UserError)
     assert issubclass(FormatError, ValueError)
-    path, content = tmp_path / "model.bpn", content_of("shapes-v1")
+    path, content = tmp_path / "model.bpn", content_of("shapes")
     rng = np.random.default_rng(1)
     for bit in rng.integers(8 * len(content), size=60):
         changed = bytearray(content)
@@ -233,7 +233,7 @@ def test_a_large_file_with_a_wrong_header_is_refused_at_once(tmp_path, kind):
         "foreign": {"__metadata__": {"format": "pt"}, "weight": weights},
         "checkpoint": {"__metadata__": {"bipointnet": '{"config":{}}'}, "weight": weights},
     }
-    start = content_of("shapes-v1")
+    start = content_of("shapes")
     if kind in headers:
         text = json.dumps(headers[kind]).encode()
         start = len(text).to_bytes(8, "little") + text
@@ -291,7 +291,7 @@ def test_peek_says_why_a_file_cannot_be_read(tmp_path):
 
 
 def test_a_pipe_is_read_to_its_end():
-    content = content_of("shapes-tnets-v1")  # smaller than the buffer of a pipe
+    content = content_of("shapes-tnets")  # smaller than the buffer of a pipe
     for sent, accepted in ((content, True), (content + b"x", False), (content[:-1], False)):
         reader, writer = os.pipe()
         os.write(writer, sent)
@@ -307,7 +307,7 @@ def test_a_pipe_is_read_to_its_end():
 
 
 def test_the_command_line_exits_with_code_2(tmp_path):
-    content = bytearray(content_of("shapes-v1"))
+    content = bytearray(content_of("shapes"))
     content[-100] ^= 4
     (tmp_path / "flipped.bpn").write_bytes(content)
     (tmp_path / "cut.bpn").write_bytes(content[:-1])

@@ -1,5 +1,6 @@
 """Packed models: results do not depend on batch, threads, order or type; mistakes get one sentence."""
 
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from bipointnet.packing import pack
 from bipointnet.runtime.header import peek
 from bipointnet.runtime.model import Model
 
+GOLDEN = Path(__file__).parents[1] / "golden"
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -31,6 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "scaled": Config(method="xnor", model="pointnet"),
     }.items():
         pack.export_run(save_run(root / name, config), root / f"{name}.bpn")
+    shutil.copy(GOLDEN / "neighbors.bpn", root)
     pack.export(run_network(Config(), channels=6), root / "colored.bpn", classes=CLASSES, golden_points=8)
     pack.export(run_network(Config()), root / "raw.bpn", classes=CLASSES, normalize="none", golden_points=8)
     return root
@@ -58,7 +62,7 @@ def test_a_prediction_is_the_softmax_of_the_logits(model):
     assert one.names == model.classes[one.labels] == names[0]
 
 
-@pytest.mark.parametrize("name", ["plain", "mean", "transformed", "float", "scaled"])
+@pytest.mark.parametrize("name", ["plain", "mean", "transformed", "float", "scaled", "neighbors"])
 @pytest.mark.parametrize("points", [1, 65, 700])
 def test_batch_and_threads_do_not_change_a_bit(folder, name, points):
     model, clouds = load(folder / f"{name}.bpn"), batch(5, points)
@@ -88,9 +92,10 @@ def test_many_python_threads_at_once_get_the_same_logits(model):
 
 def test_every_instruction_set_gives_the_same_bits(folder, monkeypatch):
     clouds = batch(3, 200)
-    models = [load(folder / "transformed.bpn", isa) for isa in _core.isas()]
-    assert [m.isa for m in models] == _core.isas()
-    assert len({m.logits(clouds).tobytes() for m in models}) == 1
+    for name in ("transformed", "neighbors"):
+        models = [load(folder / f"{name}.bpn", isa) for isa in _core.isas()]
+        assert [m.isa for m in models] == _core.isas()
+        assert len({m.logits(clouds).tobytes() for m in models}) == 1
     monkeypatch.setenv("BIPOINTNET_ISA", "portable")
     assert load(folder / "transformed.bpn").isa == "portable"
     monkeypatch.setenv("BIPOINTNET_ISA", "mmx")
@@ -101,10 +106,12 @@ def test_every_instruction_set_gives_the_same_bits(folder, monkeypatch):
 def test_normalize_does_what_the_manifest_says(folder, model):
     cloud = 7 * batch(1, 150)[0] + 3
     raw = load(folder / "raw.bpn")
-    assert np.allclose(model.trace(cloud)[0], normalize(cloud), atol=1e-6)
-    assert np.array_equal(model.trace(cloud, normalize=False)[0], cloud)
-    assert np.array_equal(raw.trace(cloud)[0], cloud)
-    assert np.array_equal(model.logits(cloud, normalize=False), model.trace(cloud, normalize=False)[-1])
+    operations = model.operations()
+    points, logits = operations[0].name, operations[-1].name
+    assert np.allclose(model.trace(cloud)[points], normalize(cloud), atol=1e-6)
+    assert np.array_equal(model.trace(cloud, normalize=False)[points], cloud)
+    assert np.array_equal(raw.trace(cloud)[raw.operations()[0].name], cloud)
+    assert np.array_equal(model.logits(cloud, normalize=False), model.trace(cloud, normalize=False)[logits])
     assert np.array_equal(raw.logits(cloud), raw.logits(cloud, normalize=False))
 
 
@@ -216,21 +223,33 @@ def test_attributes_and_operations(folder, model):
     colored = load(folder / "colored.bpn")
     assert (colored.channels, colored.points) == (6, 1024)
     assert colored.predict(batch(2, 30, channels=6)).probabilities.shape == (2, len(CLASSES))
-    operations = model.operations()
-    assert sum(o.multiply_adds for o in operations if o.on_points) == 3 * 64 + 64 * 128 + 128 * 1024
-    assert sum(o.multiply_adds for o in operations if not o.on_points) == 1024 * 512 + 512 * 256 + 256 * len(CLASSES)
+    operations = model.operations(70)
+    assert sum(o.bit_multiply_adds for o in operations) == 70 * (64 * 128 + 128 * 1024) + 1024 * 512 + 512 * 256
+    dense = [o for o in operations if o.op == "dense"]
+    assert [o.float_multiply_adds for o in dense] == [70 * 3 * 64, 256 * len(CLASSES)]
+    assert [(o.domain, o.elements) for o in dense] == [("points", 70), ("cloud", 1)]
     golden, checksum = 4 * len(CLASSES), 8
     assert sum(o.bytes for o in operations) + golden + checksum == sum(t.bytes for t in model.tensors.values())
-    transformed = load(folder / "transformed.bpn").operations()
-    assert [o.multiply_adds for o in transformed if o.op == "transform"] == [9, 9, 64 * 64]
+    transformed = load(folder / "transformed.bpn").operations(10)
+    assert [o.float_multiply_adds for o in transformed if o.op == "transform"] == [10 * 9, 10 * 64 * 64]
+    assert [o.elements for o in model.operations()] == [o.elements for o in model.operations(100)], "as in training"
+    for points in (0, -1, 2**30):
+        with pytest.raises(UserError, match=f"points is {points}"):
+            model.operations(points)
 
 
-def test_a_trace_ends_with_the_logits(model):
-    cloud = batch(1, 40)[0]
-    values = model.trace(cloud)
-    assert len(values) == len(model.operations())
-    assert np.array_equal(values[-1], model.logits(cloud))
-    assert [v.shape[-1] for v in values] == [o.outputs for o in model.operations()]
+def test_a_trace_has_every_value_by_name(folder):
+    for name in ("plain", "neighbors"):
+        model, cloud = load(folder / f"{name}.bpn"), batch(1, 40)[0]
+        values, operations = model.trace(cloud), model.operations(40)
+        assert list(values) == [result for o in operations for result in o.results]
+        assert np.array_equal(values[operations[-1].name], model.logits(cloud))
+        for o in operations:
+            result = values[o.name]
+            assert result.dtype == np.int64 or result.shape[-1] == o.outputs, o
+            runs_over = values[o.operands[0]] if o.op in ("pool", "bilinear_pool", "outer", "flatten") else result
+            channels = 1 if runs_over.dtype == np.int64 else runs_over.shape[-1]
+            assert runs_over.size == o.elements * channels, o
     with pytest.raises(UserError, match="one cloud"):
         model.trace(cloud[None])
 

@@ -10,6 +10,9 @@ from bipointnet import _core
 from bipointnet.config import Config
 from bipointnet.packing import pack
 from bipointnet.runtime import reference, verify
+from bipointnet.runtime.model import load
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture(scope="module")
@@ -47,16 +50,34 @@ def test_a_difference_is_found_counted_and_named(packed, monkeypatch):
     """A reference that negates the first dense layer."""
     run_program = reference.run_program
 
+    first = next(op["out"][0] for op in reference.read(packed).manifest["program"] if op["op"] == "dense")
+
     def wrong(*arguments, **options):
         logits, values = run_program(*arguments, **options)
-        return logits, [values[0], -values[1], *values[2:]]
+        return logits, values | {first: -values[first]}
 
     monkeypatch.setattr(reference, "run_program", wrong)
     report = verify.verify(packed)
     assert not report["ok"]
     assert report["reference"]["values_different"] == 64 * (1 + 2 + 65)
-    assert "random cloud of 1, operation 1 (dense): 64 of 64 values differ" in verify.failures(report)
+    assert f"random cloud of 1, {first} (dense): 64 of 64 values differ" in verify.failures(report)
     assert dict(verify.summary(report))["numpy reference"].endswith("portable core, 4,352 differ")
+
+
+def test_a_model_with_neighbors_passes():
+    report = verify.verify(GOLDEN / "neighbors.bpn")
+    assert report["ok"], report
+    assert report["clouds"] == 3
+    assert report["reference"]["values_compared"] > 65 * 6 * 72
+
+
+def test_a_cloud_whose_values_take_too_much_memory_is_left_out(monkeypatch):
+    model = load(GOLDEN / "neighbors.bpn")
+    numbers = sum(o.elements * o.outputs for o in model.operations(65))
+    monkeypatch.setattr(verify, "MOST_NUMBERS", numbers)
+    assert [len(case.cloud) for case in verify.cases(model, None)] == [1, 2, 65]
+    monkeypatch.setattr(verify, "MOST_NUMBERS", numbers - 1)
+    assert [len(case.cloud) for case in verify.cases(model, None)] == [1, 2]
 
 
 def test_a_tally_compares_bits_not_values():
@@ -65,6 +86,10 @@ def test_a_tally_compares_bits_not_values():
     tally.compare("b", np.array([1, 0], np.uint8), np.array([1, 0], np.uint8))
     tally.compare("c", np.zeros(3, np.uint8), np.zeros((1, 3), np.uint8))
     assert (tally.compared, tally.different) == (7, 4)
+    nan = np.array([np.nan, -np.nan], np.float32)
+    tally.compare("all NaN are equal", nan, nan[::-1].copy())
+    tally.compare("indices", np.array([3, 5]), np.array([3, 5]))
+    assert tally.different == 4
     assert [place[0] for place in tally.first] == ["a", "c"]
 
 

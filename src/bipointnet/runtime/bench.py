@@ -1,6 +1,7 @@
 """The latency of a packed model, compared with other runtimes on the same network in float32.
 
-The other runtimes (peers) execute the float twin of the packed model (float_twin.py).
+The other runtimes (peers) execute the float twin of the packed model (float_twin.py). A program with neighbors has no
+twin, and then there are no peers.
 
 All runtimes run in one process and take turns for many rounds, so that other load on the machine affects all of them
 equally. A turn is four calls. In the first call the caches are full of the other runtimes' data, which costs a network
@@ -26,8 +27,9 @@ import numpy as np
 
 from bipointnet import __version__, _core
 from bipointnet.errors import UserError
-from bipointnet.runtime.float_twin import Step, Weights, float_bytes, float_twin, numpy_twin, onnx_twin, random_weights
+from bipointnet.runtime.float_twin import Step, Weights, float_twin, numpy_twin, onnx_twin, random_weights
 from bipointnet.runtime.model import Model, load
+from bipointnet.runtime.operations import float_bytes
 from bipointnet.runtime.progress import Progress, no_progress
 
 WARM_UP = 5  # rounds that are not counted
@@ -157,7 +159,7 @@ def bench(
     cloud = np.random.default_rng(0).standard_normal((points, model.channels), np.float32)
     cloud /= np.linalg.norm(cloud, axis=1).max()
     isas = {name: _logits_call(load(path, name), cloud, threads) for name in _core.isas()}
-    peers = installed_peers(steps, cloud, threads, more_peers)
+    peers = {} if steps is None else installed_peers(steps, cloud, threads, more_peers)
     batch_rounds = max(rounds // 20, 3)
     total = rounds + batch_rounds + 2 * WARM_UP
     calls = {**isas, "predict": _predict_call(model, cloud, threads), **peers}
@@ -168,13 +170,14 @@ def bench(
     median = {name: _microseconds(t.repeated, 0.5) for name, t in times.items()}
     speedup = {isa: {peer: round(median[peer] / median[isa], 2) for peer in peers} for isa in isas}
     shown = {"packed": model.isa, **{name: name for name in peers}}
-    fp32 = float_bytes(steps)
+    fp32 = float_bytes(model.operations())
     return {
         "model": model.manifest["model"],
         "isa": model.isa,
         "points": points,
         "threads": threads,
         "rounds": rounds,
+        "float_twin": steps is not None,
         "packed_us": median[model.isa],
         "predict_us": median["predict"],
         "peers_us": {name: median[name] for name in peers},

@@ -186,14 +186,15 @@ class Model:
             raise _input_error(points, error) from error
         return logits if clouds.ndim == 3 else logits[0]
 
-    def trace(self, points: Any, *, category: str | int | None = None, normalize: bool = True) -> list[np.ndarray]:
-        """The value after every operation of the program, for one cloud (N, C).
+    def trace(self, points: Any, *, category: str | int | None = None, normalize: bool = True) -> dict[str, np.ndarray]:
+        """All values of the program by name, for one cloud (N, C).
 
-        Bits are uint8, floats are float32; (N, K) per point, (K,) per cloud, (D, D) after `matrix`.
+        Values of the cloud have the shape (K,), of a set (n, K), of groups of neighbors (m, k, K). Bits are uint8,
+        floats are float32; indices are int64 and have no channels: (n,) or (m, k).
 
         Example:
-            >>> for operation, value in zip(model.operations(), model.trace(cloud)):  # doctest: +SKIP
-            ...     print(operation.op, value.shape)
+            >>> for name, value in model.trace(cloud).items():  # doctest: +SKIP
+            ...     print(name, value.dtype, value.shape)
         """
         cloud = self._input(points, normalize)
         if cloud.ndim != 2:
@@ -205,14 +206,20 @@ class Model:
         except _core.InputError as error:
             raise _input_error(points, error) from error
 
-    def operations(self) -> list[Operation]:
+    def operations(self, points: int | None = None) -> list[Operation]:
         """The operations of the program, with the cost of each.
 
+        Args:
+            points: number of points of the cloud. Default: as in training.
+
         Example:
-            >>> sum(o.multiply_adds for o in model.operations() if o.one_bit and o.on_points)  # doctest: +SKIP
-            139264
+            >>> sum(o.bit_multiply_adds for o in model.operations(1024))  # doctest: +SKIP
+            143261696
         """
-        return list_operations(self.manifest, self.tensors)
+        points = self.points if points is None else points
+        if not 1 <= points <= MOST_POINTS:
+            raise UserError(f"points is {points}; expected an integer from 1 to {MOST_POINTS}")
+        return list_operations(self._core.program(points), self.manifest, self.tensors)
 
     def _input(self, points: Any, normalize: bool) -> np.ndarray:
         """(N, C) or (B, N, C) float32 for the core, from anything that numpy converts to an array of real numbers."""

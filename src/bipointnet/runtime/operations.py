@@ -1,7 +1,7 @@
-"""The operations of a packed model, as `inspect` lists them and the float twin of a benchmark copies them.
+"""The operations of a packed model with their cost, for `inspect` and for the float twin of a benchmark.
 
-It lists for each operation the width of the value before and after it, and its cost. The computation itself is written
-twice, in the core and in `reference`. docs/format.md defines the operations.
+The core says what each operation reads, makes and costs; the header of the file says how large its tensors are. The
+computation itself is written twice, in the core and in `reference`. docs/format.md defines the operations.
 """
 
 from typing import Any, NamedTuple
@@ -9,66 +9,73 @@ from typing import Any, NamedTuple
 from bipointnet.runtime.header import Tensor
 
 WEIGHTS = {"U64": "1 bit", "F16": "float16", "F32": "float32"}
+BITS_PER_FLOAT = 64  # 1-bit multiply-adds that take about as long as one of floats
+FLOATS_PER_DISTANCE = 4
 
 
 class Operation(NamedTuple):
-    """One operation of a program. Its value has `inputs` channels before and `outputs` channels after it.
+    """One operation of a program, with numbers for a cloud of a given size.
 
-    on_points: it computes one value per point, not one per cloud. one_bit: its weights have 1 bit. weights: the type of
-    its weights, or None. multiply_adds: per point if `on_points`, else per cloud. bytes: of its tensors.
-    pools: it reduces the points to one value per cloud. keeps: bits of its value are kept for a later `join`.
-    fields: the operation as written in the manifest.
+    operands, results: names of values; the first result names the operation. inputs, outputs: channels of the first
+    operand and of the first result. domain, elements: what it runs over ("cloud", "points", "set 2", "groups 3"; of a
+    pool, the elements that it reads), and how many. distances: squares of differences of coordinates. weights: the type
+    of its weights, or None. bytes: of its tensors. fields: as written in the manifest.
     """
 
     op: str
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
     inputs: int
     outputs: int
-    on_points: bool
-    one_bit: bool
+    domain: str
+    elements: int
+    float_multiply_adds: int
+    bit_multiply_adds: int
+    distances: int
     weights: str | None
-    multiply_adds: int
     bytes: int
-    pools: bool
-    keeps: bool
     fields: dict[str, Any]
 
     @property
-    def is_layer(self) -> bool:
-        """Whether it multiplies by a weight matrix of its own."""
-        return self.weights is not None
+    def name(self) -> str:
+        """The name of its first result."""
+        return self.results[0]
+
+    @property
+    def cost(self) -> float:
+        """An estimate of its time: the weighted multiply-adds of docs/format.md, "Limits"."""
+        return self.float_multiply_adds + self.bit_multiply_adds / BITS_PER_FLOAT + self.distances * FLOATS_PER_DISTANCE
 
 
-def list_operations(manifest: dict[str, Any], tensors: dict[str, Tensor]) -> list[Operation]:
-    """The operations of a valid program, in order."""
-    found: list[Operation] = []
-    matrices: list[int] = []  # sizes of the matrices so far
-    kept: list[int] = []  # widths of the values kept so far
-    width, on_points = 0, False  # of the current value
-    for i, fields in enumerate(manifest["program"]):
-        op, inputs, multiply_adds = fields["op"], width, 0
-        own = {name.partition(".")[2]: t for name, t in tensors.items() if name.startswith(f"{i}.")}
-        weights = WEIGHTS[own["weight"].dtype] if "weight" in own else None
-        if op in ("points", "join"):
-            on_points = True
-            width = manifest["channels"] if op == "points" else sum(kept[number] for number in fields["kept"])
-        elif op == "category":
-            width, on_points = len(manifest["categories"]), False
-        elif op == "matrix":
-            matrices.append(fields["size"])
-        elif op == "transform":
-            multiply_adds = matrices[fields["matrix"]] ** 2
-        elif weights is not None:
-            width = fields["outputs"]
-            multiply_adds = inputs * width
-        pools = "pool" in fields
-        keeps = op == "keep" or (pools and "threshold" in own)
-        if keeps:
-            kept.append(width)
-        size = sum(tensor.bytes for tensor in own.values())
+def list_operations(
+    program: list[dict[str, Any]], manifest: dict[str, Any], tensors: dict[str, Tensor]
+) -> list[Operation]:
+    """The operations of a model, in order. program: what `_core.Model.program` says."""
+    found = []
+    for facts, written in zip(program, manifest["program"], strict=True):
+        name = facts["out"][0]
+        own = {key.rpartition(".")[2]: t for key, t in tensors.items() if key.rpartition(".")[0] == name}
         found.append(
             Operation(
-                op, inputs, width, on_points, weights == "1 bit", weights, multiply_adds, size, pools, keeps, fields
+                op=facts["op"],
+                operands=tuple(facts["in"]),
+                results=tuple(facts["out"]),
+                inputs=facts["inputs"],
+                outputs=facts["outputs"],
+                domain=facts["domain"],
+                elements=facts["elements"],
+                float_multiply_adds=facts["float_multiply_adds"],
+                bit_multiply_adds=facts["bit_multiply_adds"],
+                distances=facts["distances"],
+                weights=WEIGHTS[own["weight"].dtype] if "weight" in own else None,
+                bytes=sum(tensor.bytes for tensor in own.values()),
+                fields={key: value for key, value in written.items() if key not in ("op", "in", "out")},
             )
         )
-        on_points = on_points and not pools
     return found
+
+
+def float_bytes(operations: list[Operation]) -> int:
+    """Bytes of the same layers in float32: weights and one bias per output, 4 bytes each."""
+    layers = (o for o in operations if o.weights is not None)
+    return sum(4 * o.outputs * (o.inputs // o.fields.get("groups", 1) + 1) for o in layers)
