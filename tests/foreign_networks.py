@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.pool.glob import global_max_pool, global_mean_pool
 
 from bipointnet import binarize
-from bipointnet.convert import Report
+from bipointnet.convert import Report, report_of
 
 SMALL, PUBLISHED = (8, 16, 24, 16, 12), (64, 128, 1024, 512, 256)
 
@@ -210,7 +210,8 @@ def built(name: str, **options) -> tuple[nn.Module, tuple[Tensor, ...], nn.Modul
     model, given = make().double(), inputs()
     if name in ("pyg-mlp", "pyg-dropout"):  # its BatchNorm expects rows
         given = (given[0].reshape(-1, 3),)
-    return model, given, *binarize(model, example=given if needed else None, **options)
+    network = binarize(model, example=given if needed else None, **options)
+    return model, given, network, report_of(network)
 
 
 def logits(output) -> Tensor:

@@ -67,7 +67,7 @@ def shaken(model: nn.Module, channels: int = 3, seed: int = 0, *category_input: 
 def calibrate_pools(model: nn.Module, *batch: torch.Tensor) -> None:
     """Measure the shifts of pools without changing the scales of layers."""
     alphas = {name: p.clone() for name, p in model.named_parameters() if name.endswith("alpha")}
-    calibrate(model, *batch)
+    calibrate(model, batch)
     for name, parameter in model.named_parameters():
         if name in alphas:
             parameter.copy_(alphas[name])

@@ -3,15 +3,13 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
 from bipointnet.nn import delta
-from bipointnet.packing.fold import MOST_POINTS, FoldedLayer, Stage
+from bipointnet.packing.fold import MOST_POINTS, FoldedLayer
 
 
 def folded(values: np.ndarray, p: np.ndarray, q: np.ndarray) -> FoldedLayer:
-    stage = Stage("layer", nn.Identity())
-    return FoldedLayer(stage, np.empty(0), values, p, q)
+    return FoldedLayer("layer", np.empty(0), values, p, q)
 
 
 def lines(p: np.ndarray, q: np.ndarray, columns: int = 128) -> np.ndarray:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from packed_networks import CLASSES, network, shaken, with_layer
+from packed_networks import CLASSES, network, with_layer
 from torch import nn
 
 from bipointnet.errors import UserError
@@ -12,12 +12,10 @@ from bipointnet.nn import (
     LSR,
     BinaryLinear,
     EntropyMax,
-    MeanPool,
 )
 from bipointnet.nn.methods import Method
 from bipointnet.nn.sign import sign
 from bipointnet.packing import pack
-from bipointnet.runtime import reference
 
 
 class Shifted(Method):
@@ -34,9 +32,38 @@ class ScaledPoints(BinaryLinear):
         return super().forward(x) * x.abs().mean(dim=-1, keepdim=True)
 
 
-class Doubled(PointNet):
+class Own(nn.Module):
+    """A layer, any function, and a last layer."""
+
+    def __init__(self, function, width=16):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 16), nn.Linear(width, len(CLASSES))
+        self.function = function
+
     def forward(self, x):
-        return super().forward(x)._replace(logits=2 * super().forward(x).logits)
+        x = self.function(self.first(x))
+        return self.last(x.amax(dim=1) if x.dim() == 3 else x)
+
+
+def random_start(x):
+    """Point 0 and the point farthest from a random one."""
+    start = torch.randint(0, x.shape[1], (1,))
+    farthest = (x - x[:, start]).square().sum(dim=-1).argmax(dim=1)
+    return x[:, torch.cat([start, farthest])]
+
+
+def by_size(x):
+    return x * 2 if x.shape[1] > 1000 else x + 1
+
+
+def attention(x):
+    return torch.softmax(x @ x.transpose(1, 2), dim=-1) @ x
+
+
+def in_place(x):
+    y = torch.zeros_like(x)
+    y[:, :, :8] = x[:, :, :8]
+    return y
 
 
 def with_value(name: str, value: float) -> PointNet:
@@ -47,13 +74,9 @@ def with_value(name: str, value: float) -> PointNet:
 
 
 REJECTED = {
-    "a network of an unknown kind": (
-        lambda: nn.Linear(3, 5),
-        "the network is a Linear; expected one of: PointNet, PartPointNet, ScenePointNet",
-    ),
-    "a different forward": (
-        lambda: shaken(Doubled(len(CLASSES), linear=BinaryLinear.of(LSR()), tnets=False)),
-        "the network is a Doubled",
+    "a network that runs on no cloud": (
+        lambda: nn.Linear(70, 5),
+        "Linear does not run on clouds .1, N, C.; expected .* give its inputs for one cloud as example=",
     ),
     "a method with shifted bits": (
         lambda: with_layer("head.0.0", BinaryLinear(1024, 512, Shifted())),
@@ -63,24 +86,30 @@ REJECTED = {
         lambda: with_layer("head.1.0", ScaledPoints(512, 256, LSR())),
         "head.1.0: the method LSR is not a product of signs with scales",
     ),
-    "an unknown layer": (
-        lambda: with_layer("points.0.0", nn.Bilinear(64, 64, 128)),
-        "points.0.0: a Bilinear; expected",
+    "ReLU in front of a sign": (
+        lambda: with_layer("head.0.2", nn.ReLU()),
+        "head.0.2 .*ReLU in front of a sign makes every bit 1; expected Hardtanh",
     ),
-    "an unknown activation": (lambda: with_layer("head.0.2", nn.Tanh()), "head.0.0: Tanh as activation"),
-    "a wide hardtanh": (lambda: with_layer("head.1.2", nn.Hardtanh(-2, 2)), "head.1.0: Hardtanh from -2"),
-    "an unknown norm": (lambda: with_layer("pooled.norm", nn.LayerNorm(1024)), "pooled: a LayerNorm as norm"),
-    "an unknown step": (lambda: with_layer("head.0.1", nn.LayerNorm(512)), "head.0: a Sequential of BinaryLinear, Lay"),
-    "an unknown pool": (lambda: with_layer("pooled.pool", nn.Identity()), "pooled: Identity as a pool"),
-    "an activation before the pool": (lambda: with_layer("pooled.activation", nn.ReLU()), "pooled: ReLU between"),
-    "a float layer with a measured shift": (
-        lambda: network("fp", "ema-max", norm=False),
-        "pooled: MeasuredMax over a float layer",
+    "a function without a counterpart": (
+        lambda: Own(torch.erf),
+        "test_pack_refusals.py:.*`x = self.function.self.first.x..`.: erf has no counterpart",
     ),
-    "a layer too wide": (lambda: with_layer("first.0", nn.Linear(40000, 64)), "first.0: 40000 inputs"),
-    "a layer with a wrong number of inputs": (
-        lambda: with_layer("head.0.0", BinaryLinear(1000, 512, LSR())),
-        "expected 1024",
+    "a maximum over channels": (lambda: Own(lambda x: x.amax(dim=2, keepdim=True), 1), "a maximum over channels"),
+    "points by their place": (lambda: Own(lambda x: x[:, :7]), "some points are chosen by their place"),
+    "a random start": (lambda: Own(random_start), "`start = torch.randint.*points are chosen with random numbers"),
+    "a branch on the size": (
+        lambda: Own(by_size),
+        "`return x [*] 2 if .*clouds of 131 and of 2503 points take different branches",
+    ),
+    "attention over all points": (lambda: Own(attention), "a product of all points with all points"),
+    "a change through a view": (lambda: Own(in_place), "`y.:, :, :8. = .*a tensor is changed through a view of it"),
+    "BatchNorm over points": (
+        lambda: Own(lambda x: torch.batch_norm(x, None, None, None, None, True, 0.1, 1e-5, False)),
+        "BatchNorm computes statistics of its input",
+    ),
+    "a number that depends on the size": (
+        lambda: Own(lambda x: x * (1 + x.shape[1] / 1000)),
+        "a number that depends on the cloud or its size",
     ),
     "a weight that is NaN": (
         lambda: with_value("head.0.0.weight", np.nan),
@@ -109,6 +138,10 @@ def test_a_network_that_cannot_run_exactly_is_rejected(case, tmp_path):
     ("options", "message"),
     [
         ({"classes": CLASSES[:3]}, "classes has 3 names; expected 5"),
+        ({"task": "part"}, "task is 'part', but the network has logits of the cloud; expected classify"),
+        ({"replace": {len: "sort"}}, "expected a function: farthest, nearest or ball"),
+        ({"example": torch.zeros(2, 7, 5)}, "runs on no cloud of another size than the example's"),
+        ({"example": "cloud"}, "example is not a tensor or a tuple of tensors"),
         ({"classes": (1, 2, 3, 4, 5)}, "expected strings"),
         ({"last": "f8"}, "last is 'f8'"),
         ({"normalize": "cube"}, "normalize is 'cube'"),
@@ -124,23 +157,9 @@ def test_wrong_options_are_rejected(options, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_reference_sums_a_mean_of_floats_in_groups():
-    x = np.random.default_rng(0).normal(size=(130, 3)).astype(np.float32)
-    sums = [0.0, 0.0, 0.0]
-    for start in (0, 64, 128):
-        group = [0.0, 0.0, 0.0]
-        for row in x[start : start + 64]:
-            group = [g + float(v) for g, v in zip(group, row, strict=True)]
-        sums = [s + g for s, g in zip(sums, group, strict=True)]
-    assert reference.mean(x).tolist() == [float(np.float32(s / 130)) for s in sums]
-    assert MeanPool()(torch.from_numpy(x)).allclose(torch.from_numpy(reference.mean(x)))
-
-
-@pytest.mark.parametrize(
-    ("options", "classes"), [({"in_channels": 2}, "abc"), ({"in_channels": 300}, "abc"), ({}, "ab\0")]
-)
-def test_a_model_that_the_core_would_reject_is_not_written(tmp_path, options, classes):
-    model = PointNet(3, linear=BinaryLinear.of(LSR()), pool=EntropyMax(), tnets=False, **options)
+@pytest.mark.parametrize(("channels", "classes"), [(2, "abc"), (300, "abc"), (3, "ab\0")])
+def test_a_model_that_the_core_would_reject_is_not_written(tmp_path, channels, classes):
+    model = PointNet(3, in_channels=channels, linear=BinaryLinear.of(LSR()), pool=EntropyMax(), tnets=False)
     with pytest.raises(UserError, match="cannot be packed"):
-        pack.export(model, tmp_path / "x.bpn", classes=tuple(classes))
+        pack.export(model, tmp_path / "x.bpn", classes=tuple(classes), example=torch.rand(1, 50, channels))
     assert not list(tmp_path.iterdir())

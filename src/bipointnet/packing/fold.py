@@ -5,27 +5,28 @@ product is c agreements minus K - c disagreements,
 
     z = 2 c - K,    c in 0 ... K
 
-Everything up to the next sign is linear in z. With the method's scale s and bias b, BatchNorm's mean m, variance v,
-weight g and bias h, and its slope t = g / sqrt(v + eps),
+Everything up to the next sign is a *chain* of calls on z that are monotonic: scales, biases, BatchNorm, Hardtanh.
+Without activations it is linear in z. With the method's scale s and bias b, BatchNorm's mean m, variance v, weight g
+and bias h, and its slope t = g / sqrt(v + eps),
 
     y = t (s z + b - m) + h = p z + q,    p = t s,    q = t (b - m) + h
 
-(without BatchNorm t = 1, m = h = 0). Hardtanh does not change a sign, so it is dropped. The bit is [y >= d]. After a
+(without BatchNorm t = 1, m = h = 0). The bit is [y >= d]. After a
 layer without a pool d = 0. After a pooled layer d is the shift of the pool, since max_i y_i - d >= 0 exactly if some
 y_i >= d. If the layer that reads the bit compares with e instead of 0 (ABC-Net's 1/2 - v), replace d by d + e.
 
 - p > 0: the bit is [c >= T] with the smallest T such that p (2 T - K) + q >= d, that is T(d) = ceil(a + b d) with
   a = (K - q / p) / 2 and b = 1 / (2 p).
 - p < 0: negating the row turns z into -z, c into K - c and p into -p: the case above, with the row negated.
-  A maximum stays a maximum, because y is the same number.
+  A maximum stays a maximum, because y is the same number. (y at c = 0 and at c = K shows which case it is.)
 - p = 0: the bit is [q >= d] for every c: T = 0 (always) or T = K + 1 (never).
 
 A mean over n points compares mean y_i = p (2 sum c_i / n - K) + q with 0: sum c_i >= n a, with the same a.
 
 Rounding. The bits must equal those of PyTorch in float64 even where p z + q equals d exactly, but the algebra above
 rounds differently from PyTorch. However, c takes only K + 1 values, and y is monotonic in c in floating point too,
-because every step of its computation is. So the layer's own arithmetic is evaluated at every c, and T is the number of
-counts whose y is below d: exact by construction. If d = delta(n) depends on the number of points n, the file holds a
+because every step of its computation is. So the recorded calls themselves are evaluated at every c, and T is the number
+of counts whose y is below d: exact by construction. If d = delta(n) depends on the number of points n, the file holds a
 line (a, b) that gives this T for every n up to MOST_POINTS; `_fit_line` finds one in float32 or, failing that, float64.
 
 Where floats are needed (a float layer reads the value, it is a T-Net's matrix, or the next layer scales each point by
@@ -39,94 +40,91 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bipointnet.delta import delta
 from bipointnet.errors import UserError
-from bipointnet.nn import BinaryLinear
 from bipointnet.packing.bits import pack_bits
+from bipointnet.packing.graph import Node
 
 MOST_POINTS = 16384  # up to this n every threshold T(delta(n)) equals that of PyTorch
 
 
+class NoLine(Exception):
+    """The threshold of a pool does not depend on n as ceil(a + b delta(n)), because an activation clips its values."""
+
+
+# Monotonic functions of the format, by the arithmetic of PyTorch.
+FUNCTIONS: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "relu": lambda y, slope: y.relu(),
+    "hardtanh": lambda y, slope: y.clamp(-1, 1),
+    "leaky_relu": torch.nn.functional.leaky_relu,
+    "tanh": lambda y, slope: y.tanh(),
+    "sigmoid": lambda y, slope: y.sigmoid(),
+    "exp": lambda y, slope: y.exp(),
+}
+
+
+def is_monotonic(node: Node) -> bool:
+    return node.op == "affine" or (node.op == "function" and node.fields["function"] in FUNCTIONS)
+
+
+def apply_chain(chain: list[Node], y: np.ndarray) -> np.ndarray:
+    """The calls of a chain on rows (R, M), the first call first."""
+    for node in chain:
+        if node.op == "affine":
+            assert node.run is not None
+            y = node.run(y)
+        else:
+            y = FUNCTIONS[node.fields["function"]](torch.from_numpy(y), node.fields["slope"]).numpy()
+    return y
+
+
+def is_linear(chain: list[Node]) -> bool:
+    return all(node.op == "affine" for node in chain)
+
+
 @dataclass(frozen=True)
-class Stage:
-    """One step of a network: linear -> norm -> activation -> pool. Each of the last three may be None.
+class BinaryRows:
+    """The rows of a 1-bit layer: weights as bool (M, K), and scale and bias of each row."""
 
-    name: the name of the linear layer in the network, for error messages.
-    """
+    bits: np.ndarray
+    scale: np.ndarray
+    bias: np.ndarray | None
 
-    name: str
-    linear: nn.Module
-    norm: nn.BatchNorm1d | None = None
-    activation: nn.Module | None = None
-    pool: nn.Module | None = None
+    @classmethod
+    def of(cls, node: Node) -> "BinaryRows":
+        layer: Any = node.fields["module"]
+        rows = node.tensors["rows"] % layer.out_features
+        with torch.no_grad():
+            bits = (layer.method.binarize_weight(layer) > 0).numpy()[rows]
+            scale = layer.method.scale(layer).expand(layer.out_features).numpy()[rows]
+            bias = None if layer.bias is None else layer.bias.numpy()[rows]
+        return cls(bits, scale, bias)
 
-    @property
-    def binary(self) -> bool:
-        return isinstance(self.linear, BinaryLinear)
-
-    @property
-    def scales_points(self) -> bool:
-        return isinstance(self.linear, BinaryLinear) and self.linear.method.scales_points
-
-    @property
-    def input_threshold(self) -> float:
-        """An input of this 1-bit layer becomes +1 if it is at least this number."""
-        layer: Any = self.linear
-        return float(layer.method.input_threshold(layer))
-
-    def binarize_input(self, x: np.ndarray) -> np.ndarray:
-        """The bits of the inputs x of this 1-bit layer, by its own arithmetic."""
-        layer: Any = self.linear
-        return (layer.method.binarize_input(torch.from_numpy(x), layer) > 0).numpy()
-
-    def error(self, why: str) -> UserError:
-        """Why this stage cannot be packed."""
-        return UserError(f"{self.name}: {why}")
+    def line(self, chain: list[Node]) -> tuple[np.ndarray, np.ndarray]:
+        """p and q in y = p z + q for a linear chain; two (M,)."""
+        p, q = self.scale.copy(), np.zeros(len(self.scale)) if self.bias is None else self.bias.copy()
+        for node in chain:
+            if node.op == "affine":
+                p, q = p * node.tensors["slope"], q * node.tensors["slope"] + node.tensors["offset"]
+        return p, q
 
 
-def norm_line(stage: Stage) -> tuple[Tensor, Tensor]:
-    """BatchNorm as a line: slope t and offset h - t m, or 1 and 0 without BatchNorm; two (M,)."""
-    norm: Any = stage.norm
-    if norm is None:
-        ones = torch.ones(len(stage.linear.weight), dtype=torch.float64)  # pyright: ignore
-        return ones, torch.zeros_like(ones)
-    slope = torch.rsqrt(norm.running_var + norm.eps)
-    slope = slope if norm.weight is None else norm.weight * slope
-    offset = -norm.running_mean * slope
-    return slope, offset if norm.bias is None else offset + norm.bias
-
-
-def line(stage: Stage) -> tuple[Tensor, Tensor]:
-    """p and q in y = p z + q; two (M,)."""
-    layer: Any = stage.linear
-    slope, offset = norm_line(stage)
-    bias = 0.0 if layer.bias is None else layer.bias
-    return slope * layer.method.scale(layer), slope * bias + offset
-
-
-def weight_bits(stage: Stage) -> np.ndarray:
-    """The weights of a 1-bit layer as bool, (M, K)."""
-    layer: Any = stage.linear
-    return (layer.method.binarize_weight(layer) > 0).numpy()  # (M, K)
-
-
-def fold_thresholds(stage: Stage) -> "FoldedLayer":
-    """Evaluate a 1-bit layer at every count c, with the rows of negative slope negated."""
-    layer: Any = stage.linear
-    bits = weight_bits(stage)
-    columns = bits.shape[1]
-    p, q = (part.numpy() for part in line(stage))
-    rising = np.where(p < 0, -1.0, 1.0)  # (M,)
-    z = torch.from_numpy((2.0 * np.arange(columns + 1) - columns)[:, None] * rising)  # (K + 1, M)
-    # The layer's own arithmetic, starting from the product.
-    y = z * layer.method.scale(layer)
-    y = y if layer.bias is None else y + layer.bias
-    values = (y if stage.norm is None else stage.norm(y)).numpy()
+def fold_thresholds(name: str, rows: BinaryRows, chain: list[Node]) -> "FoldedLayer":
+    """Evaluate a 1-bit layer and its chain at every count c, with the rows on which y falls negated."""
+    columns = rows.bits.shape[1]
+    z = (2.0 * np.arange(columns + 1) - columns)[:, None]
+    y = z * rows.scale
+    y = y if rows.bias is None else y + rows.bias
+    with np.errstate(invalid="ignore"):
+        values = apply_chain(chain, np.ascontiguousarray(y))  # (K + 1, M)
     if not np.isfinite(values).all():
-        raise stage.error("its outputs are not finite; expected BatchNorm with a variance >= 0")
-    return FoldedLayer(stage, pack_bits(bits ^ (rising < 0)[:, None]), values, np.abs(p), q)
+        raise UserError(f"export: {name}: its outputs are not finite; expected BatchNorm with a variance >= 0")
+    p, q = rows.line(chain)
+    falling = values[-1] < values[0]
+    values = np.where(falling, values[::-1], values)
+    return FoldedLayer(name, pack_bits(rows.bits ^ falling[:, None]), values, np.abs(p), q, is_linear(chain))
 
 
 @dataclass(frozen=True)
@@ -134,13 +132,15 @@ class FoldedLayer:
     """A 1-bit layer whose outputs y all increase with the count c.
 
     words: its packed weights, (M, ceil(K / 64)). values: y at every count c, (K + 1, M). p, q: of y = p z + q, p >= 0.
+    linear: whether this line holds.
     """
 
-    stage: Stage
+    name: str
     words: np.ndarray
     values: np.ndarray
     p: np.ndarray
     q: np.ndarray
+    linear: bool = True
 
     def minus(self, e: float) -> "FoldedLayer":
         """The layer with e subtracted from its outputs."""
@@ -150,9 +150,7 @@ class FoldedLayer:
         """T from 0 to K + 1, the number of counts whose bit is 0; (M,). binarize: values y to bits."""
         bits = binarize(self.values)
         threshold = len(bits) - bits.sum(axis=0)
-        assert (bits == (np.arange(len(bits))[:, None] >= threshold)).all(), (
-            f"{self.stage.name}: y decreases with the count"
-        )
+        assert (bits == (np.arange(len(bits))[:, None] >= threshold)).all(), f"{self.name}: y decreases with the count"
         return threshold
 
     def fixed_line(self, binarize: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -162,6 +160,8 @@ class FoldedLayer:
 
     def mean_line(self) -> np.ndarray:
         """The line (a, 0) of a mean, float64: (M, 2). If a is almost an integer, y there decides its side."""
+        if not self.linear:
+            raise NoLine(self.name)
         columns = len(self.values) - 1
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             a = np.clip((columns - self.q / self.p) / 2, 0, columns + 1)
@@ -185,7 +185,7 @@ class FoldedLayer:
                 line[row] = _fit_line(line[row], reach[:, row], float(self.q[row]))
             if _holds(line, reach).all():
                 return line
-        raise self.stage.error("no line in float64 gives its thresholds; expected p and q of ordinary size")
+        raise NoLine(self.name)
 
 
 @lru_cache(maxsize=1)

@@ -1,12 +1,12 @@
 """Export: a trained network becomes a packed file (docs/format.md) that the core runs without PyTorch.
 
-networks.py lists the stages of a network, program.py writes them as operations, fold.py computes the thresholds. This
-module adds the manifest and the golden vector, and checks the whole file.
+record.py and runs.py run the network and record what it does, the modules read_*.py and searches.py understand it as a
+graph, lower.py writes the graph as a program, fold.py computes the thresholds. This module adds the manifest and the
+golden vector, and checks the whole file.
 """
 
-import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,44 +18,58 @@ from bipointnet import _core
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.models import checkpoint
+from bipointnet.packing.analysis import Analysis, analyze
 from bipointnet.packing.container import file_bytes
-from bipointnet.packing.networks import find_writer, task_of
-from bipointnet.packing.program import Program
+from bipointnet.packing.cost import Exported, measured
+from bipointnet.packing.lower import LAST, lower
 from bipointnet.runtime.reference import Packed, golden_logits
 
-FORMAT = 1
+FORMAT = 2
 # Facts of a checkpoint that a packed file keeps, besides those of its configuration.
 EXPORTED_FACTS = ("data", "dataset", "layout", "num_classes", "train_clouds", "test_clouds")
 EXPORTED_FACTS += ("extent", "cloud_points", "confidence", "epoch", "test_oa", "version")
-LAST = {"f16": np.float16, "f32": np.float32}
 
 
 def export(
-    model: nn.Module,
+    network: nn.Module,
     path: str | Path,
     *,
     classes: Sequence[str],
+    example: Any = None,
     task: str | None = None,
     categories: Sequence[str] = (),
     parts: Sequence[Sequence[int]] = (),
     training: dict[str, Any] | None = None,
     normalize: str = "sphere",
     last: str = "f16",
+    replace: Mapping[Callable[..., Any], str] | None = None,
     golden_points: int = 64,
-) -> int:
-    """Write `model` as a packed file, and return its size in bytes.
+) -> Exported:
+    """Write what a network computes as a packed file.
+
+    The network runs on the example and on clouds of other sizes, and every call is recorded. The file computes the same
+    for any number of points. (If clouds with fewer points than the example make the network fail or take another
+    branch, the file does with them what it does with larger ones; groups of neighbors repeat their first neighbor.)
 
     Args:
-        model: a PointNet, PartPointNet or ScenePointNet; it is not changed.
-        path: the file. It is replaced atomically; if the model cannot be packed, the old file stays.
+        network: any network of linear layers and 1x1 convolutions, in float or in 1 bit; it is not changed.
+        path: the file. It is replaced atomically; if the network cannot be packed, the old file stays.
         classes: names of the classes, in the order of the logits.
-        task: "classify", "part" or "semantic"; None takes the task of the network's class.
+        example: the inputs of the network for one cloud or a batch, a tensor or a tuple. It is not needed for networks
+            on clouds (B, N, C).
+        task: "classify", "part" or "semantic"; None is "classify" for logits of clouds; for logits of points it is
+            "part" with categories, else "semantic" for normalize="none" and "part" for "sphere".
         categories: names of the categories, in the order of the network's category input.
         parts: for each category, the indices of the classes that its points can have, ascending. Default: all classes.
         training: facts about the training, any JSON value; for information only.
         normalize: "sphere" if the core shall center and scale each cloud, or "none".
         last: the type of the weights of a float last layer, "f16" or "f32".
+        replace: what functions of your own do that compute indices of points: {function: "farthest", "nearest" or
+            "ball"}, if they are not recognized.
         golden_points: number of points of the random cloud that is checked when the file is loaded.
+
+    Returns:
+        What was written: bytes, operations, multiply-adds and an estimate of the time. Print it.
 
     Raises:
         UserError: the network cannot be packed, or an argument is wrong.
@@ -65,27 +79,42 @@ def export(
         >>> names = ["chair", "table"]
         >>> linear = bipointnet.BinaryLinear.of(bipointnet.LSR())
         >>> network = bipointnet.PointNet(len(names), linear=linear, pool=bipointnet.EntropyMax())
-        >>> size = bipointnet.export(network, "model.bpn", classes=names)  # doctest: +SKIP
+        >>> print(bipointnet.export(network, "model.bpn", classes=names))  # doctest: +SKIP
         >>> bipointnet.load("model.bpn").classes  # doctest: +SKIP
         ['chair', 'table']
     """
-    if task not in (None, "classify", "part", "semantic"):
-        raise UserError(f"task is {task!r}; expected classify, part or semantic")
-    names: dict[str, Any] = {"task": task or task_of(model), "classes": list(classes)}
+    _check_options(task, last, normalize, golden_points, classes, replace or {})
+    _require_finite(network)
+    analysis = analyze(network, example, len(classes), len(categories), replace or {})
+    names: dict[str, Any] = {"task": _task(task, analysis, categories, normalize), "classes": list(classes)}
     names |= {"categories": list(categories)} if categories else {}
     names |= {"parts": [[int(number) for number in numbers] for numbers in parts]} if len(parts) else {}
-    content = _packed_bytes(model, names, training or {}, normalize, last, golden_points)
+    program = lower(analysis.graph, analysis.output, LAST[last])
+    analysis.recording.release()
+    if categories and not any(op["op"] == "category" for op in program.ops):
+        raise UserError(f"categories has {len(categories)} names; expected 0, as the network reads no category")
+    manifest = {
+        "format": FORMAT,
+        "model": _model_name(network),
+        **names,
+        "channels": analysis.recording.inputs.channels,
+        "normalize": normalize,
+        "program": program.ops,
+        "golden": {"seed": 0, "points": golden_points, "tolerance": 0.0},
+        "training": training or {},
+    }
+    content = _packed_bytes(Packed(manifest, program.tensors))
     try:
         _core.Model(content, "portable")
     except _core.FormatError as error:
         raise UserError(f"the network cannot be packed: {error} (docs/format.md lists the limits)") from error
     write_beside(Path(path), content)
-    return len(content)
+    return measured(Path(path), len(content), program, analysis.chosen)
 
 
-def export_run(run: str | Path, path: str | Path, last: str = "f16") -> int:
-    """Write the network of a run folder or a checkpoint file as a packed file, and return its size in bytes."""
-    model, facts = checkpoint.load_run(Path(run))
+def export_run(run: str | Path, path: str | Path, last: str = "f16") -> Exported:
+    """Write the network of a run folder or a checkpoint file as a packed file."""
+    network, facts = checkpoint.load_run(Path(run))
     config = facts["config"]
     training = {
         **{name: config.get(name) for name in ("method", "gradient", "pool", "model", "points", "epochs", "seed")},
@@ -96,7 +125,7 @@ def export_run(run: str | Path, path: str | Path, last: str = "f16") -> int:
         training |= {"test_miou": facts.get("test_miou"), "up": facts.get("up", "z")}
     normalize = "none" if config.get("task") == "semantic" else "sphere"
     return export(
-        model,
+        network,
         path,
         classes=facts["classes"],
         task=config.get("task", "classify"),
@@ -108,11 +137,9 @@ def export_run(run: str | Path, path: str | Path, last: str = "f16") -> int:
     )
 
 
-def _packed_bytes(
-    model: nn.Module, names: dict[str, Any], training: dict, normalize: str, last: str, golden_points: int
-) -> bytes:
-    """The content of a packed file; `names` are task, classes, categories and parts, as in the manifest."""
-    classes, categories = names["classes"], names.get("categories", [])
+def _check_options(task: Any, last: str, normalize: str, golden_points: int, classes: Any, replace: Any) -> None:
+    if task not in (None, "classify", "part", "semantic"):
+        raise UserError(f"task is {task!r}; expected classify, part or semantic")
     if last not in LAST:
         raise UserError(f"last is {last!r}; expected one of {', '.join(LAST)}")
     if normalize not in ("sphere", "none"):
@@ -120,30 +147,35 @@ def _packed_bytes(
     if not 1 <= golden_points <= 4096:
         raise UserError(f"golden_points is {golden_points}; expected 1 to 4096")
     if not all(isinstance(name, str) for name in classes):
-        raise UserError(f"classes is {classes!r}; expected strings, the names of the classes")
-    name, write_program = find_writer(model)
-    expected = getattr(model, "categories", 0)
-    if len(categories) != expected:
-        raise UserError(
-            f"categories has {len(categories)} names; expected {expected}, one per category input of the network"
-        )
-    _require_finite(model)
-    program = Program(LAST[last])
-    with torch.no_grad():
-        channels = write_program(program, copy.deepcopy(model).cpu().double().eval())
-    if program.width != len(classes):
-        raise UserError(f"classes has {len(classes)} names; expected {program.width}, one per logit")
-    manifest = {
-        "format": FORMAT,
-        "model": name,
-        **names,
-        "channels": channels,
-        "normalize": normalize,
-        "program": program.ops,
-        "golden": {"seed": 0, "points": golden_points, "tolerance": 0.0},
-        "training": training,
-    }
-    packed = _with_golden(Packed(manifest, program.tensors))
+        raise UserError(f"classes is {list(classes)!r}; expected strings, the names of the classes")
+    for function, operation in replace.items():
+        if not callable(function) or operation not in ("farthest", "nearest", "ball"):
+            raise UserError(f"replace has {function!r}: {operation!r}; expected a function: farthest, nearest or ball")
+
+
+def _task(task: str | None, analysis: Analysis, categories: Sequence[str], normalize: str) -> str:
+    per_point = analysis.output.domain.kind != "cloud"
+    found = "classify" if not per_point else "part" if categories or normalize == "sphere" else "semantic"
+    if task is not None and (task == "classify") == per_point:
+        what = "every point" if per_point else "the cloud"
+        raise UserError(f"task is {task!r}, but the network has logits of {what}; expected {found}")
+    return task or found
+
+
+def _model_name(network: nn.Module) -> str:
+    """A name for people: that of a backbone of this library, or of the class."""
+    name = type(network).__name__
+    names = {"PointNet2": "pointnet2", "DGCNN": "dgcnn", "PointCNN": "pointcnn", "PointConvNet": "pointconv"}
+    names |= {"PointNet": "pointnet", "PartPointNet": "pointnet-part", "ScenePointNet": "pointnet-semantic"}
+    if not type(network).__module__.startswith("bipointnet.models."):
+        return name
+    found = names.get(name, name)
+    vanilla = found.startswith("pointnet") and getattr(network, "input_transform", 0) is None
+    return found.replace("pointnet", "pointnet-vanilla") if vanilla else found
+
+
+def _packed_bytes(packed: Packed) -> bytes:
+    packed = _with_golden(packed)
     try:
         text = json.dumps(packed.manifest, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -154,9 +186,9 @@ def _packed_bytes(
     return file_bytes(text, packed.tensors)
 
 
-def _require_finite(model: nn.Module) -> None:
-    for name, tensor in model.state_dict().items():
-        if not tensor.isfinite().all():
+def _require_finite(network: nn.Module) -> None:
+    for name, tensor in network.state_dict().items():
+        if isinstance(tensor, torch.Tensor) and not tensor.isfinite().all():
             raise UserError(f"{name}: holds NaN or infinite values; expected finite weights; train the network again")
 
 
