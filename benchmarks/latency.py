@@ -23,8 +23,9 @@ from bipointnet.config import CHOICES
 from bipointnet.files import write_beside
 from bipointnet.packing import pack
 from bipointnet.runtime import bench
-from bipointnet.runtime.float_twin import float_bytes, float_twin
+from bipointnet.runtime.float_twin import float_twin
 from bipointnet.runtime.model import load
+from bipointnet.runtime.operations import float_bytes
 
 HERE = Path(__file__).parent
 ACCURACY = HERE / "results" / "methods-shapes.json"
@@ -47,10 +48,11 @@ def measure(runs: Path, points: int, rounds: int) -> dict:
             model = load(path)
             sizes[method] = model.bytes
             calls[method] = lambda model=model: model.logits(cloud, normalize=False)
-        steps = float_twin(load(Path(folder) / "lsr.bpn"))
-        peers = bench.installed_peers(steps, cloud, 1)
-        calls["fp"] = peers["onnxruntime"]
-        sizes["fp"] = float_bytes(steps)
+        packed = load(Path(folder) / "lsr.bpn")
+        steps = float_twin(packed)
+        assert steps is not None, "a PointNet has a float twin"
+        calls["fp"] = bench.installed_peers(steps, cloud, 1)["onnxruntime"]
+        sizes["fp"] = float_bytes(packed.operations())
         times = bench.take_turns(calls, rounds, lambda done, of: None)
     accuracy = {}
     for method in calls:

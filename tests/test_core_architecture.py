@@ -3,6 +3,7 @@
     clouds   a file with a cloud -> its points; knows nothing of networks
     format   bytes -> a checked network; knows nothing of how it runs
     kernels  one table of functions, one file per instruction set; knows nothing of networks
+    search   farthest points, neighbors, densities, interpolation on floats; knows networks only by their fields
     engine   plans and runs a network with the kernels
     scan     clouds of any size: samples and blocks for a network
     api.cpp, python.cpp  the two ways in
@@ -48,10 +49,14 @@ FILES = {
         "text.cpp",
     },
     "format": {
+        "binding.cpp",
+        "binding.h",
         "bits.cpp",
         "bits.h",
         "checksum.cpp",
         "checksum.h",
+        "cost.cpp",
+        "cost.h",
         "fields.cpp",
         "fields.h",
         "file.cpp",
@@ -59,9 +64,15 @@ FILES = {
         "format.cpp",
         "json.cpp",
         "json.h",
+        "network.cpp",
         "network.h",
+        "operation_fields.cpp",
+        "operation_fields.h",
+        "operations.cpp",
+        "operations.h",
         "program.cpp",
         "program.h",
+        "saturating.h",
         "tensors.cpp",
         "tensors.h",
         "text.cpp",
@@ -71,13 +82,45 @@ FILES = {
         "avx2.cpp",
         "avx512.cpp",
         "body.h",
+        "body_elements.h",
+        "body_features.h",
         "body_floats.h",
+        "body_groups.h",
+        "body_search.h",
         "body_slices.h",
         "dispatch.cpp",
         "dispatch.h",
+        "groups_of_words.h",
         "kernels.h",
         "neon.cpp",
         "portable.cpp",
+        "search_kernels.h",
+        "squares_portable.h",
+        "squares_sse.h",
+    },
+    "search": {
+        "ball.cpp",
+        "blocks.cpp",
+        "blocks.h",
+        "candidates.cpp",
+        "candidates.h",
+        "density.cpp",
+        "farthest.cpp",
+        "features.cpp",
+        "features.h",
+        "grid.cpp",
+        "grid.h",
+        "interpolate.cpp",
+        "nearest.cpp",
+        "nearest_keys.cpp",
+        "nearest_keys.h",
+        "order.cpp",
+        "order.h",
+        "problem.cpp",
+        "problem.h",
+        "search.h",
+        "smallest.cpp",
+        "smallest.h",
     },
     "engine": {
         "aligned.h",
@@ -85,21 +128,31 @@ FILES = {
         "bitsliced.h",
         "block.cpp",
         "block.h",
+        "block_load.cpp",
+        "block_pools.cpp",
+        "buffers.cpp",
         "cloud.cpp",
         "cloud.h",
         "code_set.cpp",
         "code_set.h",
+        "codes.cpp",
         "delta.cpp",
         "delta.h",
+        "fusion.cpp",
+        "layout.cpp",
+        "layout.h",
         "model.cpp",
         "model.h",
         "plan.cpp",
         "plan.h",
         "pooled.cpp",
         "pooled.h",
+        "prepare.cpp",
         "run.cpp",
         "run.h",
+        "schedule.cpp",
         "state.h",
+        "storage.h",
         "vector_ops.cpp",
         "vector_ops.h",
         "workers.h",
@@ -121,7 +174,8 @@ MAY_INCLUDE = {
     "clouds": {"clouds"},
     "format": {"format"},
     "kernels": {"kernels"},
-    "engine": {"format", "kernels", "engine"},
+    "search": {"format", "kernels", "engine", "search"},
+    "engine": {"format", "kernels", "search", "engine"},
     "scan": {"format", "engine", "scan"},
     "": {"clouds", "format", "kernels", "engine", "scan", "bipointnet.h"},
 }
@@ -133,9 +187,17 @@ PER_ISA = {
     "avx512.cpp",
     "neon.cpp",
     "body.h",
+    "body_elements.h",
+    "body_features.h",
     "body_floats.h",
+    "body_groups.h",
+    "body_search.h",
     "body_slices.h",
+    "groups_of_words.h",
     "kernels.h",
+    "search_kernels.h",
+    "squares_portable.h",
+    "squares_sse.h",
 }
 PER_ISA_SYSTEM = {"cstdint", "immintrin.h", "arm_neon.h"}
 
@@ -167,6 +229,15 @@ def test_a_file_includes_only_what_its_folder_may(folder, name):
         assert where in MAY_INCLUDE[folder], f"{folder}/{name} includes {header}, expected one of {MAY_INCLUDE[folder]}"
 
 
+def test_search_uses_only_the_tools_of_the_engine():
+    used = {header for name in FILES["search"] for header in includes(SOURCE / "search" / name)[0]}
+    assert {header for header in used if header.startswith("engine/")} <= {
+        "engine/aligned.h",
+        "engine/cloud.h",
+        "engine/workers.h",
+    }
+
+
 @pytest.mark.parametrize("name", sorted(PER_ISA))
 def test_files_of_an_instruction_set_use_no_standard_library(name):
     _, system = includes(SOURCE / "kernels" / name)
@@ -192,4 +263,4 @@ def test_only_the_binding_knows_nanobind():
 
 def test_the_tests_of_the_core_mirror_its_folders():
     folders = {path.parent.relative_to(CORE / "tests").as_posix() for path in (CORE / "tests").rglob("test_*.cpp")}
-    assert folders <= {".", "clouds", "format", "kernels", "engine", "scan"}
+    assert folders <= {".", "clouds", "format", "kernels", "search", "engine", "scan"}

@@ -1,6 +1,8 @@
 """What README and the pages show works: Python blocks run, commands and options exist, links lead somewhere."""
 
+import json
 import re
+import runpy
 import shlex
 import shutil
 from pathlib import Path
@@ -16,7 +18,7 @@ PAGES = [
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-MODEL = ROOT / "tests" / "golden" / "shapes-v1.bpn"
+MODEL = ROOT / "tests" / "golden" / "shapes.bpn"
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -53,6 +55,14 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     names = {"points": np.random.default_rng(0).normal(size=(50, 3))}
     for block in blocks(page, "python"):
         exec(block, names)
+    names.clear()  # a class of the page refers to them and may outlive the test; a model must not
+
+
+def test_the_table_of_latencies_is_that_of_the_result():
+    """`python benchmarks/backbones_latency.py --markdown` prints what docs/backbones.md must show."""
+    script = runpy.run_path(str(ROOT / "benchmarks" / "backbones_latency.py"))
+    table = script["markdown"](json.loads(script["RESULT"].read_text()))
+    assert f"\n{table}\n" in (ROOT / "docs" / "backbones.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

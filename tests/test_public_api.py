@@ -25,6 +25,7 @@ reveal_type(bipointnet.load("chairs.bpn").predict(np.zeros((1024, 3))))
 reveal_type(bipointnet.load("chairs.bpn").segment(np.zeros((1024, 3))))
 reveal_type(bipointnet.PointNet(num_classes=40))
 reveal_type(bipointnet.binarize(bipointnet.PointNet(num_classes=40)))
+reveal_type(bipointnet.report_of(bipointnet.binarize(bipointnet.PointNet(num_classes=40))))
 bipointnet.no_such_name
 """
 REVEALED = [
@@ -33,7 +34,8 @@ REVEALED = [
     "Prediction",
     "ndarray",
     "PointNet",
-    "tuple[PointNet, Report]",
+    "PointNet",
+    "Report",
 ]
 
 # Triton comes with PyTorch for GPUs only.

@@ -14,7 +14,7 @@ Make one:
 
 Convert a network of your own, to train it in 1 bit:
 
-    network, report = bipointnet.binarize(network)
+    network = bipointnet.binarize(network)  # print(network.report) shows what changed
 
 The public names are imported on first use, so `import bipointnet` takes milliseconds and does not import PyTorch.
 """
@@ -53,6 +53,7 @@ _PUBLIC = {
     "UserError": "errors",
     "XNOR": "nn",
     "XNORPlusPlus": "nn",
+    "analyze": "analysis.study",
     "binarize": "convert",
     "calibrate": "nn",
     "export": "packing.pack",
@@ -60,14 +61,17 @@ _PUBLIC = {
     "load": "runtime.model",
     "load_run": "models.checkpoint",
     "open_dataset": "data",
+    "report_of": "convert",
     "set_progress": "nn",
     "vanilla_pointnet": "models",
 }
 __all__ = ["__version__", *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:  # the same names for type checkers and editors; a test compares the two lists
+    from bipointnet.analysis.study import analyze as analyze
     from bipointnet.config import Config as Config
     from bipointnet.convert import binarize as binarize
+    from bipointnet.convert import report_of as report_of
     from bipointnet.data import open_dataset as open_dataset
     from bipointnet.errors import FormatError as FormatError
     from bipointnet.errors import UserError as UserError

@@ -132,7 +132,7 @@ def test_export_says_what_it_wrote(trained, packed, tmp_path):
 def test_inspect_shows_operations_and_layers(trained, packed):
     shown = without_torch("inspect", packed)
     assert shown.returncode == 0
-    assert all(word in shown.stdout for word in ("bilinear_pool", "1 bit", "float16", "per point", "stick", "ema-max"))
+    assert all(word in shown.stdout for word in ("bilinear_pool", "1 bit", "float16", "points: ", "stick", "ema-max"))
     facts = json.loads(without_torch("inspect", packed, "--json").stdout)
     assert facts["bytes"]["file"] == packed.stat().st_size
     layers = succeed("inspect", trained[1])
@@ -172,6 +172,8 @@ def verification(**torch: int) -> str:
             "labels_compared": 7,
             "labels_different": 0,
             "labels_unexplained": 0,
+            "floats_unexplained": 0,
+            "indices_unexplained": 0,
             **{f"bits_{name}": count for name, count in torch.items()},
             "first_unexplained": [],
         },
@@ -212,7 +214,7 @@ def test_names_are_not_cut_in_files_and_pipes():
 
 
 def test_bench_prints_a_table_and_json():
-    path = GOLDEN / "shapes-v1.bpn"
+    path = GOLDEN / "shapes.bpn"
     assert "One cloud of 128 points" in succeed("bench", path, "--rounds", "1"), "as in training"
     report = json.loads(succeed("bench", path, "--points", "32", "--rounds", "3", "--json"))
     assert (report["points"], report["threads"], report["rounds"]) == (32, 1, 3)

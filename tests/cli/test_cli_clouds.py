@@ -11,7 +11,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def golden(kind: str) -> Path:
-    return sorted(GOLDEN.glob(f"{kind}-v*.bpn"))[-1]
+    return GOLDEN / f"{kind}.bpn"
 
 
 @pytest.fixture

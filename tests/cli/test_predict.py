@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from commands import run, succeed
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "shapes-v1.bpn"
+GOLDEN = Path(__file__).parents[1] / "golden" / "shapes.bpn"
 
 
 @pytest.fixture(scope="module")

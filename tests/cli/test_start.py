@@ -43,7 +43,7 @@ MISTAKES = {
     "predict for an empty folder": ["predict", "folder", "--model", "run"],
     "predict for a pattern without files": ["predict", "**/*.ply", "--model", "run"],
     "segment with a classifier": ["segment", "text.txt", "--model", "run"],
-    "verify against nothing": ["verify", Path(__file__).parents[1] / "golden" / "shapes-v1.bpn", "--run", "nowhere"],
+    "verify against nothing": ["verify", Path(__file__).parents[1] / "golden" / "shapes.bpn", "--run", "nowhere"],
 }
 
 

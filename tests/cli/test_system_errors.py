@@ -18,8 +18,8 @@ from bipointnet.config import Config
 from bipointnet.models import build, checkpoint
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-SHAPES = GOLDEN / "shapes-v1.bpn"
-ROOM = GOLDEN / "rooms-semantic-v1.bpn"
+SHAPES = GOLDEN / "shapes.bpn"
+ROOM = GOLDEN / "rooms-semantic.bpn"
 LONG = "x" * 300
 COMMAND = [sys.executable, "-m", "bipointnet"]
 

@@ -145,8 +145,8 @@ def test_what_is_no_model_is_named(tmp_path, classifier):
     with pytest.raises(UserError, match="neither a packed model nor a checkpoint"):
         identify(tmp_path / "text")
     with pytest.raises(UserError, match="a packed model; expected the run folder or checkpoint"):
-        open_run(GOLDEN / "shapes-v1.bpn")
-    assert identify(GOLDEN / "shapes-v1.bpn").packed
+        open_run(GOLDEN / "shapes.bpn")
+    assert identify(GOLDEN / "shapes.bpn").packed
     assert not identify(classifier).packed
 
 

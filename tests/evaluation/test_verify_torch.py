@@ -1,129 +1,179 @@
 """verify with PyTorch: bits equal those of the exported network in float64, up to the rounding of float32."""
 
-from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from packed_networks import save_run
+from handmade_programs import Program, always, at_most, share
 
-from bipointnet import load
-from bipointnet.config import Config
-from bipointnet.data.normalize import normalize
-from bipointnet.errors import UserError
-from bipointnet.evaluation.verify_torch import TorchComparison, rounding_errors, verify_against_run
-from bipointnet.models import checkpoint
-from bipointnet.packing import pack
+from bipointnet.evaluation.rounding import error_bound
+from bipointnet.evaluation.verify_torch import TorchComparison
 from bipointnet.runtime import reference
-from bipointnet.runtime.verify import failures
-
-CONFIGS = {
-    "plain": Config(points=100),
-    "mean": Config(pool="ema-avg"),
-    "transformed": Config(model="pointnet"),
-    "float": Config(method="fp"),
-    "scaled": Config(method="xnor", model="pointnet"),
-    "compared": Config(method="abc-net", model="pointnet"),
-    "first": Config(model="pointnet", binary_first=True),
-}
+from bipointnet.runtime.reference_ops import Domain, Value
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs and packed models of a few networks."""
-    root = tmp_path_factory.mktemp("verified")
-    for name, config in CONFIGS.items():
-        pack.export_run(save_run(root / name, config), root / f"{name}.bpn")
-    return root
+class Exact(NamedTuple):
+    """A value of a program in float64, in the place of PyTorch's."""
+
+    numbers: np.ndarray
+    at: float | None
 
 
-def batch(clouds: int, points: int) -> np.ndarray:
-    return np.random.default_rng((0, points)).normal(size=(clouds, points, 3)).astype(np.float32)
+def in_float64(packed: reference.Packed, cloud: np.ndarray) -> tuple[dict[str, Exact], dict[str, Value]]:
+    """The program in float64: numbers and thresholds as PyTorch would give them, and the values."""
+    values: dict[str, Value] = {}
+    found: dict[str, Exact] = {}
+    for op in packed.manifest["program"]:
+        operands = [values[name] for name in op["in"]]
+        tensors = tensors_of(packed, op)
+        wide = {name: x.astype(np.float64) if x.dtype.kind == "f" else x for name, x in tensors.items()}
+        if op["op"] == "points":
+            results = (Value(cloud.astype(np.float64), Domain(Domain(), len(cloud))),)
+        else:
+            results = reference.OPERATIONS[op["op"]](op, wide, *operands)
+        for name, result in zip(op["out"], results, strict=True):
+            values[name] = result
+            kind = result.array.dtype.kind
+            if op["op"] == "sign":
+                found[name] = Exact(operands[0].array, op["at"])
+            elif kind == "b":
+                found[name] = Exact(np.where(result.array, 1.0, -1.0), 0.0)
+            else:
+                found[name] = Exact(result.array, None)
+    return found, values
 
 
-@pytest.mark.parametrize("name", ["plain", "mean", "transformed", "scaled", "compared", "first"])
-def test_a_packed_model_has_the_bits_of_its_network(folder, name, monkeypatch):
-    monkeypatch.setattr("bipointnet.runtime.verify.SIZES", (1, 2, 65))
-    seen = []
-    report = verify_against_run(
-        folder / f"{name}.bpn",
-        folder / name,
-        data=batch(3, 70),
-        progress=lambda done, total: seen.append((done, total)),
-    )
-    assert report["ok"], report
-    assert seen == [(i + 1, 12) for i in range(12)]
-    torch = report["torch"]
-    assert report["clouds"] == torch["clouds"] == torch["labels_compared"] == 6
-    assert torch["bits_compared"] > 0
-    assert torch["bits_different"] == torch["bits_within_rounding"] + torch["bits_that_follow"]
+def tensors_of(packed: reference.Packed, op: dict[str, Any]) -> dict[str, np.ndarray]:
+    start = op["out"][0] + "."
+    return {n.removeprefix(start): t for n, t in packed.tensors.items() if n.startswith(start)}
 
 
-def test_a_different_network_is_found(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("bipointnet.runtime.verify.SIZES", (9,))
-    report = verify_against_run(folder / "plain.bpn", save_run(tmp_path, Config(), seed=1))
-    assert not report["ok"]
-    assert report["reference"]["values_different"] == 0
-    assert report["torch"]["bits_unexplained"] > 0
-    assert "operation" in failures(report)[0]
-    with pytest.raises(UserError, match=r"model pointnet; expected model pointnet-vanilla, .* exported from"):
-        verify_against_run(folder / "plain.bpn", folder / "transformed")
-    tensors, facts = checkpoint.load(tmp_path / "last.safetensors")
-    checkpoint.save(tmp_path / "last.safetensors", tensors, facts | {"epoch": 7})
-    with pytest.raises(UserError, match=r"epoch 7; expected epoch \d+, as the packed model records"):
-        verify_against_run(folder / "plain.bpn", tmp_path)
-    with pytest.raises(UserError, match=r"a packed model where a run folder .* is expected"):
-        verify_against_run(folder / "plain.bpn", folder / "plain.bpn")
+def with_groups(seed: int = 0) -> reference.Packed:
+    """Sampled centers, neighbors, 1-bit layers, pools by delta, interpolation back to the points."""
+    program = Program(seed)
+    chosen = program.farthest(program.points, share(0.3))
+    centers = program.gather(program.points, chosen)
+    near = program.ball(centers, program.points, program.points, count=at_most(6), radius=0.7, order="index")
+    offset = program.add("subtract", program.gather(program.points, near), program.broadcast(centers, near))
+    bits = program.sign(program.dense(offset, 32))
+    pooled = program.bilinear_pool(program.bilinear(bits, 40), 24, over="neighbors", each="each")
+    scale = program.add("mean_abs", program.dense(centers, 24), width=1, groups=1)
+    features = program.bilinear_float(pooled, 16, activation="hardtanh", scale=scale)
+    features = program.add("add", features, program.pool(program.function(offset_of(program, offset), "tanh"), "mean"))
+    spread = program.interpolate(program.points, centers, features)
+    again = program.nearest(program.points, program.points, count=always(4))
+    edge = program.add("divide", program.gather(spread, again), program.function(program.gather(spread, again), "exp"))
+    program.bilinear_float(program.sign(program.pool(edge, shift="delta"), at=0.25), 5)
+    return program.packed()
 
 
-@pytest.mark.parametrize("rounded", [False, True])
-def test_a_different_bit_is_explained_by_rounding_or_by_an_earlier_bit(folder, rounded, monkeypatch):
-    """Bits of the core's trace are flipped: after a sign, then in the next layer at the same and at another point."""
-    if rounded:
-        monkeypatch.setattr(
-            "bipointnet.evaluation.verify_torch.rounding_errors",
-            lambda packed, values: [np.full(value.shape, np.inf) for value in values],
-        )
-    model, packed = load(folder / "plain.bpn"), reference.read(folder / "plain.bpn")
-    assert [op["op"] for op in packed.manifest["program"][1:5]] == ["dense", "sign", "bilinear", "bilinear_pool"]
-    cloud = np.ascontiguousarray(normalize(batch(1, 50)[0]))
-    values = model.trace(cloud, normalize=False)
-    floats = np.abs(values[1])
-    point, channel = np.unravel_index(floats.argmax(), floats.shape)
-    comparison = TorchComparison(folder / "plain", model, packed)
-    comparison.compare("unchanged", cloud, None, values)
-    assert comparison.facts()["bits_different"] == 0
-    values[2][point, channel] ^= 1  # behind the float farthest from zero
-    values[3][point, 5] ^= 1  # depends on the bit above
-    comparison.compare("flipped", cloud, None, values)
-    facts = comparison.facts()
-    assert (facts["bits_different"], facts["bits_that_follow"]) == (2, 1)
-    assert (facts["bits_within_rounding"], facts["bits_unexplained"]) == ((1, 0) if rounded else (0, 1))
-    assert facts["first_unexplained"] == (
-        [] if rounded else ["flipped, operation 2 (sign): 1 bit differs by more than rounding"]
-    )
-    values[2][point, channel] ^= 1
-    values[3][point, 5] ^= 1
-    values[3][(point + 1) % 50, 5] ^= 1  # a sum of bits is exact: no rounding explains it
-    comparison.compare("integer", cloud, None, values)
-    assert comparison.facts()["bits_unexplained"] == facts["bits_unexplained"] + 1
+def offset_of(program: Program, offset: str) -> str:
+    return program.affine(program.dense(offset, 16, activation="relu"))
 
 
-@pytest.mark.parametrize("name", ["plain", "transformed", "float", "scaled", "first"])
-def test_rounding_errors_bound_the_errors_of_float32(folder, name):
-    """Compared with the same program in float64, given the same bits."""
-    packed = reference.read(folder / f"{name}.bpn")
-    cloud = normalize(batch(1, 50)[0])
-    values = load(folder / f"{name}.bpn").trace(cloud, normalize=False)
-    errors = rounding_errors(packed, values)
-    machine = reference.Machine(cloud.astype(np.float64))
-    for i, (op, value, error) in enumerate(zip(packed.manifest["program"], values, errors, strict=True)):
-        tensors = {n.split(".")[1]: t.astype(np.float64) for n, t in packed.tensors.items() if n.startswith(f"{i}.")}
-        if value.dtype == np.uint8:
-            machine.scale = np.abs(machine.value).mean(axis=-1)
-            machine.value = value.astype(bool)
+def cloud(points: int = 60, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng((seed, points)).uniform(-1, 1, (points, 3)).astype(np.float32)
+
+
+def compared(packed: reference.Packed, exact: dict[str, Exact], points: np.ndarray, trace=None) -> dict[str, Any]:
+    comparison = TorchComparison(packed, lambda *_: exact)
+    comparison.compare("cloud", points, None, trace or reference.run_program(packed, points, raw=True)[1])
+    return comparison.facts()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_program_itself_differs_only_by_rounding(seed):
+    packed, points = with_groups(seed), cloud(seed=seed)
+    facts = compared(packed, in_float64(packed, points)[0], points)
+    assert facts["bits_compared"] > 1000
+    assert facts["floats_compared"] > 1000
+    assert facts["indices_compared"] > 100
+    for what in ("bits", "floats", "indices", "labels"):
+        assert facts[f"{what}_unexplained"] == 0, facts
+    assert facts["bits_different"] == facts["bits_within_rounding"] + facts["bits_that_follow"]
+
+
+@pytest.mark.parametrize("op", ["bilinear", "sign", "bilinear_pool", "dense", "subtract", "pool", "farthest", "ball"])
+def test_an_operation_with_another_result_is_found(op):
+    """PyTorch's value of one operation is changed: this operation is named, and no operation before it."""
+    packed, points = with_groups(), cloud()
+    exact = in_float64(packed, points)[0]
+    name = next(step["out"][0] for step in packed.manifest["program"] if step["op"] == op)
+    numbers, at = exact[name]
+    changed = numbers.copy().reshape(-1)
+    if at is not None:
+        largest = np.abs(changed).argmax()  # the float farthest from its threshold
+        changed[largest] = -changed[largest]
+    elif changed.dtype.kind == "f":
+        changed[7] += 1e-4 * np.abs(changed).max()
+    else:
+        changed[7] = (changed[7] + 1) % len(points)
+    facts = compared(packed, exact | {name: Exact(changed.reshape(numbers.shape), at)}, points)
+    what = "bits" if at is not None else "floats" if changed.dtype.kind == "f" else "indices"
+    assert facts[f"{what}_unexplained"] > 0
+    assert facts["first_unexplained"][0].startswith(f"cloud, {name} ({op}): ")
+
+
+def test_a_bit_of_the_core_is_within_rounding_or_follows():
+    packed, points = with_groups(), cloud()
+    exact = in_float64(packed, points)[0]
+    trace = reference.run_program(packed, points, raw=True)[1]
+    sign = next(step for step in packed.manifest["program"] if step["op"] == "sign")
+    bits = trace[sign["out"][0]].copy()
+    bits.flat[np.abs(exact[sign["out"][0]].numbers).argmin()] ^= True
+    facts = compared(packed, exact, points, trace | {sign["out"][0]: bits})
+    assert (facts["bits_different"], facts["bits_that_follow"]) == (1, 1)
+    assert facts["bits_unexplained"] == 0  # every operation alone is right
+    near = exact[sign["out"][0]].numbers.copy()
+    near.flat[np.abs(near).argmin()] = -1e-12 if bits.flat[np.abs(near).argmin()] == 0 else 1e-12
+    moved = exact | {sign["out"][0]: Exact(near, 0.0)}
+    facts = compared(packed, moved, points, trace | {sign["out"][0]: bits})
+    assert facts["bits_different"] == 0
+
+
+def test_indices_of_equal_distances_are_no_difference():
+    """Points on a lattice: the order of neighbors by index is another answer than the order by coordinates."""
+    program = Program()
+    near = program.nearest(program.points, program.points, program.points, count=always(5))
+    program.bilinear_float(program.sign(program.pool(program.pool(program.gather(program.points, near)))), 3)
+    packed = program.packed()
+    points = np.random.default_rng(0).permutation(np.argwhere(np.ones((3, 3, 3)))).astype(np.float32)
+    exact = in_float64(packed, points)[0]
+    square = ((points[:, None] - points) ** 2).sum(axis=2)
+    by_index = np.argsort(square, axis=1, kind="stable")[:, :5]
+    facts = compared(packed, exact | {near: Exact(by_index, None)}, points)
+    assert facts["indices_different"] > 0
+    assert facts["indices_unexplained"] == 0
+    wrong = np.argsort(square, axis=1, kind="stable")[:, 1:6]
+    assert compared(packed, exact | {near: Exact(wrong, None)}, points)["indices_unexplained"] > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_error_bounds_hold_and_are_small(seed):
+    """Every operation on floats in float32, on inputs that are off by their bound, against float64."""
+    packed, points = with_groups(seed), cloud(seed=seed)
+    _, values = in_float64(packed, points)
+    rng = np.random.default_rng(seed)
+    checked = set()
+    for op in packed.manifest["program"][1:]:
+        exact = values[op["out"][0]].array
+        if exact.dtype.kind != "f":
             continue
-        if op["op"].startswith("bilinear"):
-            tensors["weight"] = packed.tensors[f"{i}.weight"]
-        machine.value = reference.OPERATIONS[op["op"]](machine, op, tensors)
-        assert (np.abs(machine.value - value) <= error).all()
-    assert 0 < errors[-1].max() < 0.2
+        tensors = tensors_of(packed, op)
+        operands, errors = [], []
+        for name in op["in"]:
+            x = values[name]
+            if x.array.dtype.kind == "f":
+                errors.append(np.abs(x.array) * 1e-6)
+                moved = x.array + errors[-1] * rng.uniform(-0.9, 0.9, x.array.shape)
+                x = x._replace(array=moved.astype(np.float32))
+            else:
+                errors.append(np.zeros(x.array.shape))
+            operands.append(x)
+        found = reference.OPERATIONS[op["op"]](op, tensors, *operands)[0].array
+        bound = error_bound(op, tensors, operands, errors)
+        assert (np.abs(found - exact) <= bound).all(), op["op"]
+        if op["op"] != "divide":
+            assert bound.max() < 0.01 * np.abs(exact).max(), op["op"]
+        checked.add(op["op"])
+    assert len(checked) >= 12

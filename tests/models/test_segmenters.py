@@ -68,7 +68,7 @@ def test_the_category_is_an_input_of_networks_with_categories(pool):
     torch.manual_seed(0)
     model = PartPointNet(num_classes=5, categories=3, tnets=False, linear=BinaryLinear.of(LSR()), pool=POOLS[pool]())
     x = torch.randn(1, 20, 3).expand(3, -1, -1)
-    calibrate(model, x, torch.arange(3))
+    calibrate(model, (x, torch.arange(3)))
     logits = model(x, torch.arange(3)).logits
     assert not torch.equal(logits[0], logits[1])
     with pytest.raises(ValueError, match="PartPointNet: category is None, expected one of 3 categories per cloud"):

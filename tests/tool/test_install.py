@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MODEL = ROOT / "tests" / "golden" / "shapes-v1.bpn"
+MODEL = ROOT / "tests" / "golden" / "shapes.bpn"
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from bipointnet.nn import METHODS, POOLS, BinaryLinear
 from bipointnet.packing import pack
 from bipointnet.viz.labeled import write_ply
 
-ROOMS = GOLDEN / "rooms-semantic-v1.bpn"
-PARTS = GOLDEN / "shapes-parts-v1.bpn"
+ROOMS = GOLDEN / "rooms-semantic.bpn"
+PARTS = GOLDEN / "shapes-parts.bpn"
 SIZES = [1, 2, 17, 63, 64, 65, 1000, 20_000]
 
 
@@ -169,7 +169,7 @@ def test_mistakes_with_labels_get_one_sentence_and_leave_no_file(run_tool: Path,
         (ROOMS, file, "--category", "chair"): "--category is given, expected none: the model has no category input",
         (ROOMS, file, "--labels", "a.csv"): "--labels is 'a.csv', expected a file with the suffix .txt, .npy or .ply",
         (ROOMS, file, file, "--labels", "a.npy"): "--labels names one file, expected one FILE; label them one by one",
-        (GOLDEN / "shapes-v1.bpn", file, "--labels", "a.npy"): "classifies whole clouds",
+        (GOLDEN / "shapes.bpn", file, "--labels", "a.npy"): "classifies whole clouds",
     }.items():
         assert sentence in complaint(run_tool, *arguments)
     labeled = (PARTS, file, "--category", "chair", "--labels")

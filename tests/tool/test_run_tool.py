@@ -14,7 +14,7 @@ import bipointnet
 from bipointnet.evaluation.unlike import warnings
 from bipointnet.packing import pack
 
-SHAPES = GOLDEN / "shapes-v1.bpn"
+SHAPES = GOLDEN / "shapes.bpn"
 TRAINED_WITH = 128  # points
 
 

@@ -30,7 +30,8 @@ def bench(
 ) -> None:
     """Benchmark a packed model against the same network in float32.
 
-    Compares with ONNX Runtime, OpenVINO and PyTorch, if they are installed.
+    Compares with ONNX Runtime, OpenVINO and PyTorch, if they are installed
+    and if the network pools over all points: PointNets, segmentation networks.
     """
     require_packed(path)
     if installed("torch"):
@@ -46,7 +47,9 @@ def bench(
     print_benchmark(report)
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     out.print(versions, highlight=False, style="dim")
-    if "onnxruntime" not in report["peers_us"]:
+    if not report["float_twin"]:
+        print_line("There is nothing to compare with: the network has operations that its float32 twin does not have.")
+    elif "onnxruntime" not in report["peers_us"]:
         hint = plain(install_hint("onnx", "onnxruntime"))
         print_line(f"ONNX Runtime is not installed; to compare with it: {hint}")
 

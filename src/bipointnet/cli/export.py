@@ -5,7 +5,6 @@ from pathlib import Path
 import typer
 
 from bipointnet.cli.common import AS_JSON, err, plain, print_json, print_line, warn
-from bipointnet.config import CHOICES, SEGMENTATION_MODELS
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
 from bipointnet.extras import require
@@ -30,12 +29,6 @@ def export(
     source = identify(run)
     if source.packed:
         raise UserError(f"{run}: a packed model already; expected a run folder or a checkpoint")
-    backbone = source.facts["config"].get("model")
-    if backbone in CHOICES["model"] and backbone not in SEGMENTATION_MODELS:  # PointNets: the only ones so far
-        raise UserError(
-            f"{run}: a network with the backbone {backbone}, which cannot be packed yet; expected one of "
-            f"{', '.join(SEGMENTATION_MODELS)}; use it in PyTorch with bipointnet.load_run"
-        )
     require("this command", "torch", "safetensors")
     epoch, epochs = source.facts.get("epoch"), source.facts["config"].get("epochs")
     unfinished = isinstance(epoch, int) and isinstance(epochs, int) and epoch < epochs
@@ -46,12 +39,20 @@ def export(
     from bipointnet.runtime import model as runtime
 
     with err.status("packing"):
-        pack.export_run(run, path, last)
+        exported = pack.export_run(run, path, last)
         sizes = packed_sizes(runtime.load(path))
     if as_json:
-        print_json({"file": str(path), **sizes, "epoch": epoch, "epochs": epochs})
+        costs = {
+            "operations": len(exported.operations),
+            "bit_multiply_adds": exported.bit_multiply_adds,
+            "float_multiply_adds": exported.float_multiply_adds,
+            "estimated_us": round(exported.microseconds, 1),
+        }
+        print_json({"file": str(path), **sizes, **costs, "epoch": epoch, "epochs": epochs})
         return
     print_line(
         f"{plain(path)}: {sizes['bytes']:,} bytes, {sizes['fp32'] / sizes['bytes']:.1f} times smaller than the same "
         f"network in float32 ({sizes['fp32']:,} bytes)"
     )
+    for line in str(exported).splitlines()[1:]:
+        print_line(plain(line))

@@ -122,14 +122,19 @@ def _short(value: object) -> str:
 
 
 def _operations(title: str, facts: dict[str, Any]) -> Table:
-    right = dict.fromkeys(("in", "out", "multiply-adds", "bytes"), "right")
-    table = empty_table(plain(title), {"#": "right", "operation": "left"} | right | {"weights": "left"})
-    for i, o in enumerate(facts["operations"]):
-        details = [str(o[key]) for key in ("pool", "activation", "matrix") if o.get(key, "none") != "none"]
-        products = f"{o['multiply_adds']:,} per {'point' if o['on_points'] else 'cloud'}" if o["multiply_adds"] else ""
+    points = facts["multiply_adds"]["points"]
+    left, right = ("operation", "name", "elements"), ("in", "out", "bytes", "cost")
+    columns = dict.fromkeys(left, "left") | dict.fromkeys(right, "right") | {"weights": "left"}
+    table = empty_table(f"{plain(title)}, for a cloud of {points:,} points", columns)
+    for o in facts["operations"]:
+        details = [str(o[key]) for key in ("function", "pool", "over", "activation", "order") if key in o]
+        operation = " ".join([o["op"], *(detail for detail in details if detail not in ("none", "points"))])
+        elements = o["domain"] if o["elements"] == 1 else f"{o['domain']}: {o['elements']:,}"
         size = f"{o['bytes']:,}" if o["bytes"] else ""
-        name = " ".join([o["op"], *details])
-        table.add_row(str(i), name, str(o["inputs"] or ""), str(o["outputs"]), products, size, o["weights"] or "")
+        share = f"{100 * o['share']:.1f} %" if o["share"] >= 0.0005 else ""
+        weights = o["weights"] or ""
+        channels = str(o["inputs"] or ""), str(o["outputs"])
+        table.add_row(operation, plain(o["results"][0]), elements, *channels, size, share, weights)
     return table
 
 

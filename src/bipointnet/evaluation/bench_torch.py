@@ -33,9 +33,9 @@ def torch_peer(steps: list[Step], weights: Weights, cloud: np.ndarray, threads: 
 
     @torch.inference_mode()
     def call() -> object:
-        values: list[Any] = []
-        for step, parts in zip(steps, tensors, strict=True):
-            x = points if step.source < 0 else values[step.source]
+        values: dict[int, Any] = {-1: points}
+        for i, (step, parts) in enumerate(zip(steps, tensors, strict=True)):
+            x = values[step.source]
             if parts is not None:
                 x = F.linear(x, parts[0][:, : step.inputs], parts[1])
                 if step.beside >= 0:
@@ -43,16 +43,16 @@ def torch_peer(steps: list[Step], weights: Weights, cloud: np.ndarray, threads: 
                 x = x.relu_() if step.relu else x
             elif step.kind == "join":
                 x = torch.cat([values[part] for part in step.parts], dim=1)
+            elif step.kind == "slice":
+                x = x[:, step.start : step.start + step.outputs]
             elif step.kind == "pool":
                 x = x.amax(dim=0, keepdim=True) if step.how == "max" else x.mean(dim=0, keepdim=True)
             elif step.kind == "matrix":
                 x = x.reshape(step.outputs, step.outputs) + torch.eye(step.outputs)
-            elif step.inputs == step.outputs:
-                x = x @ values[step.matrix]
             else:
-                x = torch.cat([x[:, : step.outputs] @ values[step.matrix], x[:, step.outputs :]], dim=1)
-            values.append(x)
-        return values[-1].numpy()
+                x = x @ values[step.matrix]
+            values[i] = x
+        return values[len(steps) - 1].numpy()
 
     return call
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from bipointnet.evaluation.model_file import identify
 from bipointnet.evaluation.predictor import open_run
-from bipointnet.runtime import float_twin
 from bipointnet.runtime import model as runtime
-from bipointnet.runtime.operations import Operation
+from bipointnet.runtime.operations import Operation, float_bytes
 
 
 def inspect_model(path: Path) -> dict[str, Any]:
@@ -17,16 +16,16 @@ def inspect_model(path: Path) -> dict[str, Any]:
 
 
 def inspect_packed(model: runtime.Model) -> dict[str, Any]:
-    """The facts of a packed model. "weights" of an operation: the type of its weights, or None."""
-    operations = model.operations()
+    """The facts of a packed model.
 
-    def multiply_adds(one_bit: bool) -> int:
-        counted = (o for o in operations if o.one_bit == one_bit)
-        return sum(o.multiply_adds * (model.points if o.on_points else 1) for o in counted)
+    Of an operation: "weights" is the type of its weights, or None; "share" its part of the estimated cost of a cloud.
+    """
+    operations = model.operations()
+    whole = sum(o.cost for o in operations) or 1.0
 
     def described(operation: Operation) -> dict[str, Any]:
         facts = operation._asdict()
-        return {**facts.pop("fields"), **facts}
+        return {**facts.pop("fields"), **facts, "share": round(operation.cost / whole, 4)}
 
     tensors = sum(tensor.bytes for tensor in model.tensors.values())
     return {
@@ -37,7 +36,12 @@ def inspect_packed(model: runtime.Model) -> dict[str, Any]:
         "channels": model.channels,
         "normalize": model.manifest["normalize"],
         "operations": [described(operation) for operation in operations],
-        "multiply_adds": {"points": model.points, "one_bit": multiply_adds(True), "float": multiply_adds(False)},
+        "multiply_adds": {
+            "points": model.points,
+            "one_bit": sum(o.bit_multiply_adds for o in operations),
+            "float": sum(o.float_multiply_adds for o in operations),
+            "distances": sum(o.distances for o in operations),
+        },
         "bytes": {"file": model.bytes, "tensors": tensors, "header": model.bytes - tensors},
         "training": model.manifest["training"],
     }
@@ -87,5 +91,5 @@ def inspect_run(path: Path) -> dict[str, Any]:
 
 def packed_sizes(model: runtime.Model) -> dict[str, Any]:
     """Bytes of a packed model and of the same network in float32, and the ratio of the two."""
-    fp32 = float_twin.float_bytes(float_twin.float_twin(model))
+    fp32 = float_bytes(model.operations())
     return {"bytes": model.bytes, "fp32": fp32, "ratio": round(fp32 / model.bytes, 2)}

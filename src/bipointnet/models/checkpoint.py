@@ -35,6 +35,11 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise UserError(
             f"{path}: not a checkpoint of bipointnet ({reason}), expected a file written by `bipointnet train`"
         ) from error
+    if "program" in facts:
+        raise UserError(
+            f"{path}: a packed model where a run folder or a checkpoint is expected; load it with bipointnet.load, or "
+            "name the run folder it was exported from"
+        )
     if facts.get("format") != FORMAT:
         raise UserError(f"{path}: checkpoint format is {facts.get('format')!r}, expected {FORMAT}; train again")
     return tensors, facts
@@ -58,11 +63,6 @@ def load_run(run: str | Path) -> tuple[nn.Module, dict[str, Any]]:
     """
     path = checkpoint_path(Path(run))
     tensors, facts = load(path)
-    if "program" in facts:
-        raise UserError(
-            f"{path}: a packed model where a run folder or a checkpoint is expected; load it with bipointnet.load, or "
-            "name the run folder it was exported from"
-        )
     try:
         config = from_mapping(str(path), facts["config"])
         model = build(config, len(facts["classes"]), facts["channels"], len(facts.get("categories", ())))

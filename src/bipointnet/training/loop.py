@@ -119,7 +119,7 @@ class Run:
         """Set the values that a network takes from its first batch, unless they were all copied from another run."""
         measured = {name for name in self.model.state_dict() if name.endswith((".alpha", ".shift"))}
         if measured - copied:
-            calibrate(self.model, *first)
+            calibrate(self.model, first)
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.config.optimizer]
