@@ -30,7 +30,7 @@ from bipointnet.packing.runs import Inputs
 from bipointnet.runtime import verify
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-import foreign_networks_export as foreign
+import foreign_networks_export as foreign  # pyright: ignore[reportMissingImports]
 
 RESULT = Path(__file__).parent / "results" / "verify-backbones.json"
 CLASSES = 10

@@ -138,6 +138,7 @@ def test_the_float_twin_has_the_layers_of_the_float_network(kind, channels, tmp_
     float_network = kind(len(CLASSES), in_channels=channels, tnets=True)
     packed = export(network(kind, tnets=True, in_channels=channels), tmp_path / "a.bpn")
     steps = float_twin(packed)
+    assert steps is not None
     shapes = [weights[0].shape for weights in random_weights(steps) if weights is not None]
     linears = [m for m in float_network.modules() if isinstance(m, nn.Linear)]
     assert sorted(shapes) == sorted(tuple(m.weight.T.shape) for m in linears)
