@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = 0.5
+TIMES = 4.0  # measured: 0.9 to 2.3; importing PyTorch alone takes 6.9
 TRIES = 5
 # Runs as `python -m bipointnet` does, then reports which modules were imported.
 REPORT = """
@@ -87,11 +87,12 @@ def test_a_mistake_is_reported_before_pytorch_is_imported(place, mistake):
 @pytest.mark.parametrize(
     "mistake", ["export of another file", "eval on nothing", "train on nothing", "analyze nothing"]
 )
-def test_a_mistake_is_reported_within_half_a_second(place, mistake):
-    arguments = [str(argument) for argument in MISTAKES[mistake]]
-    command = [sys.executable, "-m", "bipointnet", *arguments]
-    bare = min(cpu_seconds([sys.executable, "-c", "pass"], place, 0) for _ in range(TRIES))
-    assert min(cpu_seconds(command, place, 2) for _ in range(TRIES)) - bare < SECONDS
+def test_a_mistake_takes_hardly_longer_than_the_imports_of_every_command(place, mistake):
+    """Half a second on a laptop. Tests compare times of one moment, because machines differ and others use them too."""
+    command = [sys.executable, "-m", "bipointnet", *(str(argument) for argument in MISTAKES[mistake])]
+    imports = [sys.executable, "-c", "import numpy, typer, rich.console"]
+    tries = [cpu_seconds(command, place, 2) / cpu_seconds(imports, place, 0) for _ in range(TRIES)]
+    assert min(tries) < TIMES
 
 
 def without(package: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -54,7 +54,8 @@ class Report:
         ['points.0.0', 'pooled.linear', 'head.0.0', 'head.1.0']
         >>> network.report.kept
         {'first.0': "first: reads the network's input", 'last': 'last: no other layer reads it'}
-        >>> print(network.report)  # one line per row, and the totals
+        >>> print(str(network.report).splitlines()[-1])  # print(network.report) shows every row
+        4 of 6 layers in 1 bit; 25,953,536 bits before, 1,258,880 after (20.6 times fewer)
     """
 
     rows: tuple[Row, ...]

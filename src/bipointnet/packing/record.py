@@ -53,6 +53,10 @@ class Value:
     changes: int = 0
     name: str = ""
 
+    def __repr__(self) -> str:  # values and calls refer to each other, so fields of fields would be endless
+        maker = self.call.name if self.call else self.name or "constant"
+        return f"<Value {tuple(self.shape)} of {maker}>"
+
     @property
     def depends(self) -> bool:
         """Whether it depends on the inputs."""
@@ -83,6 +87,9 @@ class Call:
     order: int
     outputs: list[Value] = field(default_factory=list)
     random: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Call {self.order}: {self.name} at {self.place[0]}:{self.place[1]}>"
 
     @property
     def inputs(self) -> list[Value]:

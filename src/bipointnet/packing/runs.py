@@ -217,20 +217,23 @@ class Recording:
                 if len(same) != expected:
                     raise DifferentBranch(number, call)
                 found.append(same[self._places[call]])
-            self._matched[call] = found
             # What was written into a memory may differ in number, as in a loop over the points.
             self._pair(call, [[*([] if one.name == "aliased" else one.inputs), *one.outputs] for one in found])
+            self._matched[call] = found
         return self._matched[call]
 
     def _pair(self, call: Call, lists: list[list[Value]]) -> None:
+        """Remember that these values correspond, if all of them do: a failed match leaves nothing behind."""
         for number, values in enumerate(lists):
             if len(values) != len(lists[0]):
                 raise DifferentBranch(number, call)
-        for values in zip(*lists, strict=True):
-            known = self._across.setdefault(values[0], list(values))
+        pairs = [(values[0], list(values)) for values in zip(*lists, strict=True)]
+        for first, values in pairs:
+            known = self._across.get(first, values)
             for number, (one, other) in enumerate(zip(known, values, strict=True)):
-                if one is not other or len(one.shape) != len(values[0].shape):
+                if one is not other or len(one.shape) != len(first.shape):
                     raise DifferentBranch(number, call)
+        self._across.update(pairs)
 
     def across(self, value: Value) -> list[Value]:
         """The same value in every run."""

@@ -222,12 +222,13 @@ def _candidates(r: Reading, origin: Value) -> dict[str, tuple[Candidate, Node]]:
     values = [v for v in _ancestors(origin) if not v.integer and v.depends and v.data is not None and 0 not in v.shape]
     values = [r.recording.runs[0].inputs[0], *values]
     for value in values:
-        if not _kept(r, value):
+        try:
+            varying = [size for size in r.sizes(value) if len(set(size)) > 1]
+            if len(varying) > 1 or len(value.shape) > 4:
+                continue
+            sym = r.read(value)
+        except DifferentBranch:  # inside a search, the number of selected points may depend on the cloud
             continue
-        varying = [size for size in r.sizes(value) if len(set(size)) > 1]
-        if len(varying) > 1 or len(value.shape) > 4:
-            continue
-        sym = r.read(value)
         if isinstance(sym, Failure) or sym.node is None or not sym.channels:
             continue
         node = sym.node
