@@ -9,7 +9,7 @@ INPUTS := pyproject.toml constraints.txt $(CORE)
 # Bytecode is left to the first import (or to DEV_READY): compiling all of PyTorch takes longer than the rest.
 PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
 
-.PHONY: install demo test test-all lint core-test sanitize sanitize-all learning mutants aarch64 armhf fuzz clean
+.PHONY: install demo test test-all lint core-test sanitize sanitize-all long learning mutants aarch64 armhf fuzz clean
 
 install: $(READY)
 
@@ -34,23 +34,30 @@ lint: $(DEV_READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 
+PYTEST = $(BIN)/pytest -n 2 --dist worksteal
+
 # What every change must pass; test-all is what takes longer. `.ci/run` runs both.
 test: $(DEV_READY)
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint core-test sanitize
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint core-test
+	$(PYTEST) -m 'not learning and not long'
 
 test-all: $(DEV_READY)
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf fuzz sanitize-all
-	$(MAKE) --no-print-directory learning mutants
+	$(MAKE) --no-print-directory long learning mutants
 
 # 10,000 damaged files per format of clouds; `make test` reads 300. About 5 minutes.
 mutants: $(DEV_READY)
-	BIPOINTNET_MUTANTS=10000 $(BIN)/pytest -n 2 --dist worksteal tests/data/test_mutants.py
+	BIPOINTNET_MUTANTS=10000 $(PYTEST) tests/data/test_mutants.py
+
+# Tests of many seconds that a change rarely breaks alone.
+long: $(DEV_READY)
+	$(PYTEST) -m 'long and not learning'
 
 # Tests that train must not depend on the rounding of one CPU. PyTorch cannot compile C++ with the capability `default`.
 learning: $(DEV_READY)
-	ATEN_CPU_CAPABILITY=default $(BIN)/pytest -n 2 --dist worksteal -m learning -k 'not test_compile_checks_itself'
-	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(BIN)/pytest -n 2 --dist worksteal -m learning
+	$(PYTEST) -m learning
+	ATEN_CPU_CAPABILITY=default $(PYTEST) -m learning -k 'not test_compile_checks_itself'
+	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m learning
 
 # The C++ tests: as they are, under sanitizers, and on ARM under qemu. A target without its tools prints SKIPPED.
 CMAKE = $(BIN)/cmake

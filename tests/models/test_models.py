@@ -86,6 +86,7 @@ def test_state_dict_round_trip(make, linear):
     assert torch.equal(one.eval()(x).logits, other.eval()(x).logits)
 
 
+@pytest.mark.long
 @on(COMPILED)
 def test_compiled_gradients_equal_eager_ones(make, linear):
     torch.manual_seed(0)

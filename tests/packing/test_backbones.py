@@ -61,7 +61,12 @@ def backbone(kind: Any, method: str, pool: str = "ema-max", **options: Any) -> n
 
 
 BACKBONES = [PointNet2, DGCNN, PointConvNet, PointCNN]
-SOME = [("lsr", "ema-max"), ("xnor", "max"), ("abc-net", "avg"), ("fp", "max")]
+SOME = [
+    ("lsr", "ema-max"),
+    ("xnor", "max"),
+    pytest.param("abc-net", "avg", marks=pytest.mark.long),
+    pytest.param("fp", "max", marks=pytest.mark.long),
+]
 
 
 @pytest.mark.parametrize(("method", "pool"), SOME)

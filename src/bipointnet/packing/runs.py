@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from bipointnet.errors import UserError
-from bipointnet.nn import fused_layers
+from bipointnet.nn import BinaryLinear, fused_layers
 from bipointnet.packing.record import Call, Run, Value, record
 
 FIRST = 131  # points of the first cloud, without an example
@@ -34,7 +34,7 @@ class DifferentBranch(Exception):
 
 
 def prepared(network: nn.Module) -> nn.Module:
-    """A copy in float64 on the CPU, in eval mode, without fused layers."""
+    """A copy in float64 on the CPU, in eval mode, without fused layers and with fixed 1-bit weights."""
     try:
         root = copy.deepcopy(network)
     except Exception as error:
@@ -45,7 +45,20 @@ def prepared(network: nn.Module) -> nn.Module:
     root = root.cpu().double().eval()
     for layer in fused_layers(root):
         layer.fused = False
+    for layer in root.modules():
+        if isinstance(layer, BinaryLinear):
+            _fix_weight(layer)
     return root
+
+
+def _fix_weight(layer: BinaryLinear) -> None:
+    """Binarize the weight once, not in every run."""
+    weight, scale = layer.method.binarize_weight(layer), layer.method.scale(layer)
+
+    def factors(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return layer.method.binarize_input(layer.centered(x), layer), weight, scale
+
+    layer.factors = factors
 
 
 class Inputs:
