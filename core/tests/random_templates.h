@@ -97,16 +97,21 @@ class Templates {
     return head(b, b.concat({bits, b.broadcast(cloud, points)}));
   }
 
-  // The outer product of weights of the offsets with the features, divided by the density.
+  // The outer product of weights of the offsets with the features, divided by the density. Some groups are larger than
+  // the smallest block.
   Network pointconv() {
     Builder b = start(Task::classify);
     const int points = b.points(), xyz = b.slice(points, 0, 3);
     const int inverse = b.function(b.density(xyz, 0.25), Function::reciprocal);
+    const Sizes sizes = sizes_;
+    if (source_.one_in(4)) sizes_.neighbors *= 3;
     const Groups groups = sampled_groups(b, xyz);
+    sizes_ = sizes;
     const int weight = b.function(b.gather(inverse, groups.indices), Function::tanh);
     const int largest = b.broadcast(b.pool(weight, Pool::max, Over::points, false), groups.indices);
     const int scale = b.dense(b.arithmetic(Op::divide, weight, largest), 1, Activation::relu);
-    const int features = b.bilinear_float(b.gather(first_bits(b, points), groups.indices), narrow(), activation());
+    int features = b.bilinear_float(b.gather(first_bits(b, points), groups.indices), narrow(), activation());
+    if (source_.one_in(3)) features = b.concat({features, groups.offsets});
     const int scaled = b.arithmetic(Op::multiply, features, scale);
     const int offsets = b.dense(groups.offsets, 1 + source_.below(8), Activation::relu);
     return head(b, pooled(b, layers(b, b.sign(b.outer(offsets, scaled)), 1)));
@@ -116,17 +121,20 @@ class Templates {
   Network pointcnn() {
     Builder b = start(Task::classify);
     const int points = b.points(), xyz = b.slice(points, 0, 3);
-    const int k = source_.between(1, 12);
+    const int k = source_.one_in(4) ? source_.between(28, 36) : source_.between(1, 12);
     const int centers = b.gather(xyz, b.farthest(xyz, at_most(source_.between(1, 40)), Order::coordinates));
     const int indices = b.nearest(centers, xyz, xyz, exactly(k), source_.between(1, 3));
     const int offsets = b.arithmetic(Op::subtract, b.gather(xyz, indices), b.broadcast(centers, indices));
     const int lifted = b.dense(offsets, narrow(), Activation::hardtanh);
-    const int carried = b.bilinear_float(b.gather(first_bits(b, points), indices), narrow(), activation());
+    const int known = first_bits(b, points);
+    const int carried = source_.one_in(2) ? b.bilinear_float(b.gather(known, indices), narrow(), activation())
+                                          : b.gather(b.bilinear_float(known, narrow(), activation()), indices);
     int matrix = b.dense(b.flatten(offsets, Order::slots), k * k, Activation::hardtanh);
     matrix = b.bilinear_float(b.sign(matrix), k * k, Activation::none, k);
     const int mixed = b.mix(matrix, b.concat({lifted, carried}));
     const int inputs = b.channels(mixed);
-    const int flat = b.flatten(b.sign(mixed), Order::channels);
+    const int bits = b.sign(mixed, source_.one_in(2) ? 0 : 0.25f);
+    const int flat = b.flatten(bits, source_.one_of<Order>({Order::slots, Order::channels}));
     const int convolved = b.bilinear(flat, 2 * inputs, inputs);  // depthwise
     return head(b, pooled(b, convolved));
   }

@@ -59,6 +59,10 @@ void BlockRunner::run(std::size_t position) {
   const PreparedOperation& prepared = plan_.operations[index];
   const int sign = pass_.signs[position];
   if (sign == kSkipped) return;
+  if (pass_.by_elements[size(operation.out[0])]) {
+    if (operation.op == Op::bilinear_float) count_agreements(operation, prepared);
+    return;
+  }
   switch (operation.op) {
     case Op::points:
       buffers_.float_values[size(operation.out[0])] =
@@ -85,7 +89,7 @@ void BlockRunner::run(std::size_t position) {
       break;
     case Op::dense: dense(operation, prepared, sign); break;
     case Op::transform: transform(operation, index, sign); break;
-    case Op::mix: mix(operation, sign); break;
+    case Op::mix: mix(operation, sign, pass_.flattened[position]); break;
     case Op::sign: binarize(operation); break;
     case Op::mean_abs: {
       const std::size_t inputs = size(operation.inputs / operation.groups);
@@ -185,37 +189,6 @@ void BlockRunner::transform_each(const Operation& operation) {
       for (std::size_t k = 1; k < inputs; ++k) sum += x[k * lanes_ + i] * weight(k);
       out[m * lanes_ + i] = sum;
     }
-  }
-}
-
-// Group by group, with elements as rows: then the channels, which are contiguous, are the vectors. The operand of groups
-// that are larger than a block is stored element by element. `sign`: as for dense.
-void BlockRunner::mix(const Operation& operation, int sign) {
-  const std::size_t wide = channels(operation.in[1]), slots = layout_->slots, span = place_->span;
-  const std::size_t rows = std::min(span, slots - place_->slot);
-  const float* matrices = state_.values[size(operation.in[0])].elements.data() + place_->slot * slots;
-  const Storage& stored = state_.values[size(operation.in[1])];
-  const bool larger = network_.domains[size(pass_.domain)].count.most > lanes_;
-  buffers_.elements.resize(std::max(buffers_.elements.size(), slots * wide));
-  buffers_.more_elements.resize(std::max(buffers_.more_elements.size(), lanes_ * wide));
-  for (std::size_t g = 0; g < place_->groups; ++g) {
-    const float* elements = larger ? stored.elements.data() + group(g) * slots * wide : nullptr;
-    if (!larger) {
-      kernels_.transpose_floats(floats(operation.in[1]) + g * span, kernels_.lanes, static_cast<int>(wide),
-                                static_cast<int>(slots), buffers_.elements.data(), static_cast<int>(wide));
-      elements = buffers_.elements.data();
-    }
-    float* mixed = buffers_.more_elements.data() + g * span * wide;
-    kernels_.mix_slots(matrices + group(g) * slots * slots, static_cast<int>(slots), static_cast<int>(rows), elements,
-                       static_cast<int>(wide), mixed);
-    for (std::size_t j = rows; j < span && sign < 0; ++j) std::copy_n(mixed, wide, mixed + j * wide);
-  }
-  if (sign < 0) {
-    kernels_.transpose_floats(buffers_.more_elements.data(), static_cast<int>(wide),
-                              static_cast<int>(place_->groups * span), static_cast<int>(wide),
-                              floats_for(operation.out[0]), kernels_.lanes);
-  } else {
-    mixed_signs(network_.operations[size(sign)], rows, wide);
   }
 }
 

@@ -48,6 +48,7 @@ class BlockRunner {
   void number_elements();
   void load_stored();
   void load(int number, const std::uint32_t* index, int to);
+  void load_bits(int number, const std::uint32_t* index, int to);
   template <class Row>
   void put_rows(std::size_t channels, std::uint64_t* slices, const Row& row);
   void load_signs(int number, const Operation& sign);
@@ -57,6 +58,15 @@ class BlockRunner {
   void broadcast(const Operation& operation);
   void concat(const Operation& operation, const PreparedOperation& prepared);
   void slice(const Operation& operation);
+
+  // block_elements.cpp
+  void put_elements(int number, std::size_t first, std::size_t count, float* to, std::size_t stride);
+  void count_agreements(const Operation& layer, const PreparedOperation& prepared);
+  void put_counted(int number, const float* factors, std::size_t first, std::size_t count, float* to,
+                   std::size_t stride);
+  void mix(const Operation& operation, int sign, int flattened);
+  void flatten_signs(const Operation& flatten, float at, std::size_t g, const float* mixed);
+  void outer(const Operation& operation);
   void write(int number);
 
   // block.cpp
@@ -66,7 +76,6 @@ class BlockRunner {
   void dense(const Operation& operation, const PreparedOperation& prepared, int sign);
   void transform(const Operation& operation, std::size_t index, int sign);
   void transform_each(const Operation& operation);
-  void mix(const Operation& operation, int sign);
   void binarize(const Operation& operation);
   void bilinear(const Operation& operation, const PreparedOperation& prepared, std::size_t index);
   void bilinear_float(const Operation& operation, const PreparedOperation& prepared);
@@ -83,7 +92,6 @@ class BlockRunner {
   void pool_bits_of_groups(const Operation& operation, std::size_t index);
   void mean_bits_of_groups(const Operation& operation, std::size_t index);
   void second_result(const Operation& operation, const PreparedOperation& prepared);
-  void outer(const Operation& operation);
   void flatten(const Operation& operation);
   std::size_t count_of(const Operation& operation, std::size_t index, std::size_t group) const;
   std::size_t group(std::size_t g) const { return layout_->group(place_->first + g); }

@@ -1,4 +1,4 @@
-// How values get into a block and out of it: gathered, broadcast, loaded and written element by element.
+// How values get into a block: gathered, broadcast and loaded element by element.
 #include <algorithm>
 
 #include "engine/block.h"
@@ -77,8 +77,13 @@ void BlockRunner::load(int number, const std::uint32_t* index, int to) {
   const Storage& stored = state_.values[size(number)];
   if (value(number).kind == Kind::floats) {
     kernels_.gather_floats(stored.elements.data(), value(number).channels, index, floats_for(to));
-    return;
+  } else {
+    load_bits(number, index, to);
   }
+}
+
+void BlockRunner::load_bits(int number, const std::uint32_t* index, int to) {
+  const Storage& stored = state_.values[size(number)];
   const std::size_t words = words_for(channels(number));
   put_rows(channels(number), bits_for(to), [&](std::size_t lane, std::uint64_t* row) {
     std::copy_n(stored.words.data() + std::size_t{index[lane]} * words, words, row);
@@ -87,6 +92,7 @@ void BlockRunner::load(int number, const std::uint32_t* index, int to) {
 
 // The signs of a stored value, without its floats.
 void BlockRunner::load_signs(int number, const Operation& sign) {
+  if (plan_.stored_sign[size(number)] >= 0) return load_bits(number, buffers_.own.data(), sign.out[0]);
   const float* elements = state_.values[size(number)].elements.data();
   put_rows(channels(number), bits_for(sign.out[0]), [&](std::size_t lane, std::uint64_t* row) {
     kernels_.compare(elements + buffers_.own[lane] * channels(number), value(number).channels, sign.at, row);
@@ -165,33 +171,6 @@ void BlockRunner::slice(const Operation& operation) {
     } else {
       buffers_.bit_values[size(out)] = part;
     }
-  }
-}
-
-// Stores a value element by element.
-void BlockRunner::write(int number) {
-  Storage& stored = state_.values[size(number)];
-  const std::size_t wide = channels(number);
-  const std::uint32_t* own = buffers_.own.data();
-  if (value(number).kind == Kind::bits) {
-    const std::size_t words = words_for(wide), used = layout_ == nullptr ? valid_ : place_->groups * place_->span;
-    rows_of_slices(bits(number), wide, width_, [&](std::size_t lane, std::size_t word, std::uint64_t row) {
-      const bool repeats = layout_ != nullptr && place_->slot + lane % place_->span >= layout_->slots;
-      if (lane < used && !repeats) stored.words[own[lane] * words + word] = row;
-    });
-    return;
-  }
-  if (layout_ == nullptr) {
-    kernels_.transpose_floats(floats(number), kernels_.lanes, static_cast<int>(wide), static_cast<int>(valid_),
-                              stored.elements.data() + block_ * lanes_ * wide, static_cast<int>(wide));
-    return;
-  }
-  const std::size_t span = place_->span;
-  for (std::size_t g = 0; g < place_->groups; ++g) {
-    const std::size_t count = std::min(span, layout_->slots - place_->slot);
-    kernels_.transpose_floats(floats(number) + g * span, kernels_.lanes, static_cast<int>(wide),
-                              static_cast<int>(count), stored.elements.data() + std::size_t{own[g * span]} * wide,
-                              static_cast<int>(wide));
   }
 }
 

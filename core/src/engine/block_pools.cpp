@@ -226,23 +226,6 @@ void BlockRunner::mean_bits_of_groups(const Operation& operation, std::size_t in
   }
 }
 
-// Sums over elements in order. Of a set, the blocks come in order.
-void BlockRunner::outer(const Operation& operation) {
-  const std::size_t weights = channels(operation.in[0]), wide = channels(operation.in[1]);
-  const bool of_set = layout_ == nullptr;
-  const std::size_t groups = of_set ? 1 : place_->groups, span = of_set ? lanes_ : place_->span;
-  const std::size_t here = of_set ? valid_ : elements_here(layout_->slots);
-  const bool first = of_set ? block_ == 0 : !continues();
-  buffers_.more_elements.resize(std::max(buffers_.more_elements.size(), here * wide));
-  for (std::size_t g = 0; g < groups; ++g) {
-    kernels_.transpose_floats(floats(operation.in[1]) + g * span, kernels_.lanes, static_cast<int>(wide),
-                              static_cast<int>(here), buffers_.more_elements.data(), static_cast<int>(wide));
-    float* sums = state_.values[size(operation.out[0])].elements.data() + (of_set ? 0 : group(g)) * weights * wide;
-    kernels_.outer_sums(floats(operation.in[0]) + g * span, static_cast<int>(weights), buffers_.more_elements.data(),
-                        static_cast<int>(wide), static_cast<int>(here), first, sums);
-  }
-}
-
 void BlockRunner::flatten(const Operation& operation) {
   const int from = operation.in[0];
   const std::size_t wide = channels(from), slots = layout_->slots, span = place_->span;

@@ -30,9 +30,9 @@ class Placement {
     for (std::size_t i = 0; i < pass_.operations.size(); ++i) {
       for (const int value : operation(i).out) {
         const bool own = network_.values[size(value)].domain == pass_.domain;
-        if (own && pass_.signs[i] < 0 && has_buffer(operation(i).op)) place(value, last_[size(value)]);
+        if (own && pass_.signs[i] < 0 && has_buffer(operation(i).op, value)) place(value, last_[size(value)]);
       }
-      if (pass_.signs[i] >= 0) {
+      if (pass_.signs[i] >= 0 && pass_.flattened[i] < 0) {
         const int value = network_.operations[size(pass_.signs[i])].out[0];
         place(value, last_[size(value)]);
       }
@@ -44,14 +44,22 @@ class Placement {
  private:
   const Operation& operation(std::size_t i) const { return network_.operations[size(pass_.operations[i])]; }
 
-  // A slice is a part of its operand, which must live as long.
+  // A slice is a part of its operand, which must live as long. So must the operands of what is computed by elements.
   void extend(int value, std::size_t reader) {
     last_[size(value)] = std::max(last_[size(value)], reader);
     const Operation& made_by = network_.operations[size(plan_.producer[size(value)])];
-    if (made_by.op == Op::slice && network_.values[size(value)].domain == pass_.domain) extend(made_by.in[0], reader);
+    if (network_.values[size(value)].domain != pass_.domain) return;
+    if (made_by.op != Op::slice && !pass_.by_elements[size(value)]) return;
+    for (const int operand : made_by.in) {
+      if (network_.values[size(operand)].domain == pass_.domain) extend(operand, reader);
+    }
   }
 
-  static bool has_buffer(Op op) { return op != Op::points && op != Op::slice; }
+  // The buffer of a layer that is computed by elements is for its counts.
+  bool has_buffer(Op op, int value) const {
+    if (pass_.by_elements[size(value)]) return op == Op::bilinear_float;
+    return op != Op::points && op != Op::slice;
+  }
 
   void place(int value, std::size_t last) {
     if (pass_.places[size(value)] != -1) return;

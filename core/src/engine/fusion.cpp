@@ -6,8 +6,6 @@
 namespace bipointnet {
 namespace {
 
-bool contains(const std::vector<int>& list, int item) { return std::find(list.begin(), list.end(), item) != list.end(); }
-
 // The only reader of a value in a pass, or -1.
 int only_reader(const Network& network, const Pass& pass, int value) {
   int found = -1;
@@ -36,6 +34,26 @@ bool rises(const Operation& layer) {
   return true;
 }
 
+// The sums of `outer` are the largest values of a network. If a single sign reads them, it is stored instead.
+void store_signs(const Network& network, Plan& plan) {
+  plan.stored_sign.assign(network.values.size(), -1);
+  if (plan.keeps_everything) return;
+  for (const Operation& operation : network.operations) {
+    const int value = operation.out[0];
+    if (operation.op != Op::outer || network.values[size(value)].domain == kCloudDomain) continue;
+    int readers = 0, loads = 0, sign = -1;
+    for (const Operation& reader : network.operations) readers += contains(reader.in, value);
+    for (const Pass& pass : plan.passes) {
+      for (std::size_t i = 0; i < pass.loads.size(); ++i) {
+        if (pass.loads[i] != value) continue;
+        ++loads;
+        sign = pass.load_signs[i];
+      }
+    }
+    if (readers == 1 && loads == 1) plan.stored_sign[size(value)] = sign;
+  }
+}
+
 }  // namespace
 
 // A sum and the sign after it are one kernel, which does not store the sum, if nothing else reads it. The same holds for
@@ -45,6 +63,7 @@ void fuse_operations(const Network& network, Plan& plan) {
     pass.signs.assign(pass.operations.size(), -1);
     pass.load_signs.assign(pass.loads.size(), -1);
     pass.counted.assign(pass.operations.size(), -1);
+    pass.flattened.assign(pass.operations.size(), -1);
     const auto skip = [&](int index) {
       const auto place = std::find(pass.operations.begin(), pass.operations.end(), index) - pass.operations.begin();
       pass.signs[static_cast<std::size_t>(place)] = kSkipped;
@@ -89,10 +108,18 @@ void fuse_operations(const Network& network, Plan& plan) {
       if (!(at_zero && (of_cloud || dense || difference)) && operation.op != Op::mix) continue;
       pass.signs[i] = sign;
       skip(sign);
-      if (!difference) continue;
-      for (const int operand : operation.in) skip(plan.producer[size(operand)]);
+      if (difference) {
+        for (const int operand : operation.in) skip(plan.producer[size(operand)]);
+      }
+      const int reader = reader_of(network.operations[size(sign)].out[0]);
+      const bool small = network.domains[size(pass.domain)].count.most <= kMostSlotSigns;
+      if (operation.op == Op::mix && small && reader >= 0 && network.operations[size(reader)].op == Op::flatten) {
+        pass.flattened[i] = reader;
+        skip(reader);
+      }
     }
   }
+  store_signs(network, plan);
 }
 
 }  // namespace bipointnet

@@ -137,6 +137,8 @@ class Preparation {
 
 }  // namespace
 
+bool contains(const std::vector<int>& list, int item) { return std::find(list.begin(), list.end(), item) != list.end(); }
+
 void prepare_operations(const Network& network, Plan& plan) { Preparation(network, plan).run(); }
 
 Plan make_plan(const Network& network, int lanes, bool keeps_everything) {
@@ -147,6 +149,7 @@ Plan make_plan(const Network& network, int lanes, bool keeps_everything) {
   schedule(network, plan);
   find_codes(network, plan);
   fuse_operations(network, plan);
+  find_elements(network, plan);
   place_buffers(network, plan);
   return plan;
 }

@@ -60,6 +60,8 @@ struct Pass {
   std::vector<int> signs;            // per operation: the sign that is computed with it, kSkipped for that sign, or -1
   std::vector<int> load_signs;       // per load: the same
   std::vector<int> counted;          // per operation: a maximum's layer of which only counts are needed, or -1
+  std::vector<int> flattened;        // per mix with a sign: the operation that flattens the bits, done with it, or -1
+  std::vector<bool> by_elements;     // per value: whether its readers compute it, element by element
   std::vector<int> places;           // per value: the first channel of its buffer, kStored, or -1
   bool indexed = false;              // whether it reads or writes by the numbers of elements
   std::size_t float_channels = 0;    // of all buffers for floats
@@ -80,11 +82,15 @@ struct Plan {
   std::vector<Step> steps;
   bool keeps_everything = false;  // whether every value is stored element by element, for a trace
   std::vector<bool> written;      // per value: whether it is stored element by element
+  std::vector<int> stored_sign;   // per value: the sign that is stored instead of its floats, or -1
   std::vector<int> producer;      // per value: the operation that makes it
   std::vector<int> index_of;      // per domain: the indices that made it, or -1
   std::vector<bool> any_order;    // per domain: whether all its passes end with maxima, so that order does not matter
   std::size_t float_channels = 0, bit_channels = 0;  // the most of all passes
 };
+
+// Whether `list` has `item`.
+bool contains(const std::vector<int>& list, int item);
 
 // How an operation runs.
 Step::Type type_of(const Network& network, const Operation& operation);
@@ -101,11 +107,12 @@ bool loads_elements(const Network& network, const Plan& plan, const Pass& pass, 
 Plan make_plan(const Network& network, int lanes, bool keeps_everything = false);
 
 // The parts of make_plan(), in order: the layers; the passes and steps; the codes of passes over the input points; the
-// operations that are computed together; the buffers.
+// operations that are computed together; the values that are computed element by element; the buffers.
 void prepare_operations(const Network& network, Plan& plan);
 void schedule(const Network& network, Plan& plan);
 void find_codes(const Network& network, Plan& plan);
 void fuse_operations(const Network& network, Plan& plan);
+void find_elements(const Network& network, Plan& plan);
 void place_buffers(const Network& network, Plan& plan);
 
 }  // namespace bipointnet

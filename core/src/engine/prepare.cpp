@@ -131,7 +131,7 @@ void Run::make_room(const Pass& pass, std::size_t blocks) {
     const Value& known = network_.values[size(value)];
     const std::size_t count = state_->sizes[size(known.domain)], channels = size(known.channels);
     Storage& stored = state_->values[size(value)];
-    if (known.kind == Kind::floats) {
+    if (known.kind == Kind::floats && plan_.stored_sign[size(value)] < 0) {
       stored.elements.resize(checked_product(count, channels));
     } else {
       stored.words.resize(checked_product(count, words_for(channels)));

@@ -106,6 +106,9 @@ void Run::run_search(const Operation& operation) {
                         !plan_.any_order[size(domain)], threads_));
       break;
     case Op::density:
+      if (rows(0).count >= search::kMostDensities) {
+        throw InputError("densities of " + std::to_string(rows(0).count) + " points, expected fewer than 2^23");
+      }
       result.elements.resize(rows(0).count);
       search::density(kernels_, rows(0), operation.bandwidth, threads_, result.elements.data());
       break;

@@ -17,6 +17,9 @@
 //                    and of the upper 16 bits)
 //   popcount         the number of bits set in a word
 //   slices_to_bytes  up to eight slices to one byte per point; the first slice becomes the lowest bit
+//   spread, any_in_groups, none_in_groups     a bit per group to its lanes; whether a group has a 1, or none
+//   transpose_square, gather_square           kSquare x kSquare floats, from rows or from rows with given numbers
+//   transpose_bytes                           kByteSquare x kByteSquare bytes
 //
 // No function of the standard library is used here: an inline function compiled for one instruction set could become
 // the copy that the linker keeps for all of them.
@@ -34,7 +37,7 @@ alignas(64) constexpr std::uint64_t kConstantSlice[2][8] = {
 #include "kernels/body_features.h"
 #include "kernels/body_search.h"
 #include "kernels/body_slices.h"
-
+#include "kernels/body_counts.h"
 #include "kernels/body_elements.h"
 #include "kernels/body_groups.h"
 
@@ -50,6 +53,8 @@ constexpr Kernels make_kernels(const char* name) {
   kernels.bilinear_pool = bilinear_pool;
   kernels.bilinear_and_pool = bilinear_and_pool;
   kernels.bilinear_float = bilinear_float;
+  kernels.bilinear_counts = bilinear_counts;
+  kernels.elements_of_counts = elements_of_counts;
   kernels.update_max = update_max;
   kernels.compare = compare;
   kernels.agreements = agreements;
@@ -57,6 +62,7 @@ constexpr Kernels make_kernels(const char* name) {
   kernels.dense_vector = dense_vector;
   kernels.binary = binary;
   kernels.line = line;
+  kernels.scale = scale;
   kernels.function = function;
   kernels.bilinear_pool_groups = bilinear_pool_groups;
   kernels.bilinear_pool_alike = bilinear_pool_alike;
@@ -66,6 +72,7 @@ constexpr Kernels make_kernels(const char* name) {
   kernels.gather_floats = gather_floats;
   kernels.outer_sums = outer_sums;
   kernels.mix_slots = mix_slots;
+  kernels.slot_signs = slot_signs;
   kernels.difference_signs = difference_signs;
   kernels.search = make_search_kernels();
   return kernels;

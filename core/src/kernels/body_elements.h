@@ -29,38 +29,31 @@ void line(const float* x, float a, float b, int act, int count, float* __restric
   }
 }
 
-// exp(x) in float64 as docs/format.md defines it. Adding 1.5 * 2^52 rounds to the nearest integer, ties to even, and
-// leaves it in the lowest bits.
-inline __attribute__((always_inline)) double exponential(double x) {
-  constexpr double kRound = 0x1.8p52;
-  constexpr double kInverse[] = {1.0,
-                                 1.0,
-                                 1.0 / 2,
-                                 1.0 / 6,
-                                 1.0 / 24,
-                                 1.0 / 120,
-                                 1.0 / 720,
-                                 1.0 / 5040,
-                                 1.0 / 40320,
-                                 1.0 / 362880,
-                                 1.0 / 3628800,
-                                 1.0 / 39916800,
-                                 1.0 / 479001600,
-                                 1.0 / 6227020800};
-  const double within = x > 709 ? 709 : x < -708 ? -708 : x;  // also for NaN, which is put back below
-  const double shifted = within * 1.4426950408889634 + kRound, k = shifted - kRound;
-  const double r = (within - k * 0x1.62e42feep-1) - k * 0x1.a39ef35793c76p-33;
-  double p = kInverse[13];
-  for (int i = 12; i >= 0; --i) p = p * r + kInverse[i];
-  std::uint64_t bits;
-  __builtin_memcpy(&bits, &shifted, sizeof bits);
-  // 2^k in two factors, since 2^1023 is the largest power and k may be 1023 with p up to 1.42: one factor is enough for
-  // |k| <= 1022, which the bounds on x imply up to 709 (k = 1023) and -708 (k = -1021).
-  const std::uint64_t power_bits = (bits + 1023) << 52;
-  double power;
-  __builtin_memcpy(&power, &power_bits, sizeof power);
-  const double y = p * power;
-  return x > 709 ? __builtin_inf() : x < -708 ? 0.0 : x == x ? y : x;
+void scale(float* x, float by, int count) {
+  for (int i = 0; i < count; ++i) x[i] *= by;
+}
+
+// out[i] = after(exp(before(i))), where exp is in float64 as docs/format.md defines it.
+template <class Before, class After>
+inline __attribute__((always_inline)) void with_exponentials(int count, float* __restrict out, const Before& before,
+                                                             const After& after) {
+  constexpr int kRegs = 4, kSpan = kRegs * Doubles::kWidth;
+  alignas(64) double x[kSpan], y[kSpan];
+  for (int first = 0; first < count; first += kSpan) {
+    const int size = count - first < kSpan ? count - first : kSpan;
+    for (int i = 0; i < kSpan; ++i) x[i] = i < size ? before(first + i) : 0;
+    Doubles powers[kRegs];
+    for (int g = 0; g < kRegs; ++g) {
+      const Doubles raised = Doubles::max(Doubles::load(x + g * Doubles::kWidth), Doubles::broadcast(-708));
+      powers[g] = Doubles::min(raised, Doubles::broadcast(709));
+    }
+    exponentials(powers);
+    for (int g = 0; g < kRegs; ++g) powers[g].store(y + g * Doubles::kWidth);
+    for (int i = 0; i < size; ++i) {
+      const double power = x[i] > 709 ? __builtin_inf() : x[i] < -708 ? 0.0 : x[i] == x[i] ? y[i] : x[i];
+      out[first + i] = static_cast<float>(after(power));
+    }
+  }
 }
 
 void function(int which, float slope, const float* x, int count, float* __restrict out) {
@@ -87,16 +80,17 @@ void function(int which, float slope, const float* x, int count, float* __restri
       for (int i = 0; i < count; ++i) out[i] = 1.0f / x[i];
       break;
     case kExp:
-      for (int i = 0; i < count; ++i) out[i] = static_cast<float>(exponential(static_cast<double>(x[i])));
+      with_exponentials(
+          count, out, [&](int i) { return static_cast<double>(x[i]); }, [](double power) { return power; });
       break;
     case kSigmoid:
-      for (int i = 0; i < count; ++i) {
-        out[i] = static_cast<float>(1.0 / (1.0 + exponential(-static_cast<double>(x[i]))));
-      }
+      with_exponentials(
+          count, out, [&](int i) { return -static_cast<double>(x[i]); },
+          [](double power) { return 1.0 / (1.0 + power); });
       break;
     default:
-      for (int i = 0; i < count; ++i) {
-        out[i] = static_cast<float>(1.0 - 2.0 / (exponential(2.0 * static_cast<double>(x[i])) + 1.0));
-      }
+      with_exponentials(
+          count, out, [&](int i) { return 2.0 * static_cast<double>(x[i]); },
+          [](double power) { return 1.0 - 2.0 / (power + 1.0); });
   }
 }

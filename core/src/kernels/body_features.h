@@ -11,14 +11,20 @@ inline __attribute__((always_inline)) void coarse_tile(const std::int32_t* panel
   for (int r = 0; r < kRows; ++r) {
     for (int g = 0; g < kRegs; ++g) sums[r][g] = Ints::broadcast(0);
   }
-  for (int k = 0; k < pairs; ++k) {
+  const auto add = [&](int k) __attribute__((always_inline)) {
     Ints numbers[kRegs];
     for (int g = 0; g < kRegs; ++g) numbers[g] = Ints::load(panel + k * kPanelPoints + g * Ints::kWidth);
     for (int r = 0; r < kRows; ++r) {
       const Ints center = Ints::broadcast(centers[r * pairs + k]);
       for (int g = 0; g < kRegs; ++g) sums[r][g] = sums[r][g].add_products(numbers[g], center);
     }
+  };
+  int k = 0;
+  for (; k + 2 <= pairs; k += 2) {  // two at once: GCC copies the sums at the end of each iteration
+    add(k);
+    add(k + 1);
   }
+  if (k < pairs) add(k);
   for (int r = 0; r < kRows; ++r) {
     for (int g = 0; g < kRegs; ++g) {
       const Ints both = Ints::load(point_norms + g * Ints::kWidth).add(Ints::broadcast(norms[r]));

@@ -210,7 +210,11 @@ inline __attribute__((always_inline)) void pack_bits(int count, float at, std::u
   }
   if (k == count) return;
   std::uint64_t word = 0;
-  for (int j = 0; k + j < count; ++j) word |= static_cast<std::uint64_t>(one(k + j) >= at) << j;
+  int j = 0;
+  for (; k + j + Floats::kWidth <= count; j += Floats::kWidth) {
+    word |= static_cast<std::uint64_t>(several(k + j).ge_mask(bound)) << j;
+  }
+  for (; k + j < count; ++j) word |= static_cast<std::uint64_t>(one(k + j) >= at) << j;
   *bits = word;
 }
 

@@ -86,8 +86,20 @@ void bilinear_pool_alike(const std::uint64_t* slices, const BitslicedLayer& laye
   for (int m = 0; m < layer.outputs; ++m) fired[m] = any_in_groups(field, Bits::load(out + m * kWords));
 }
 
+// Transposes 8 x 8 bits, byte by byte, by swapping squares of growing size.
+inline std::uint64_t transpose_bits(std::uint64_t x) {
+  const auto swap = [&](int distance, std::uint64_t mask) {
+    const std::uint64_t moved = (x ^ (x >> distance)) & mask;
+    x ^= moved ^ (moved << distance);
+  };
+  swap(7, 0x00aa00aa00aa00aa);
+  swap(14, 0x0000cccc0000cccc);
+  swap(28, 0x00000000f0f0f0f0);
+  return x;
+}
+
 // The largest count of each group, from the highest bit to the lowest: where some lane that is still a candidate has the
-// bit, only such lanes remain candidates.
+// bit, only such lanes remain candidates. some[i] has bit i of the counts of all groups; it is transposed at the end.
 void bilinear_max_counts(const std::uint64_t* slices, const BitslicedLayer& layer, int field, std::uint64_t* scratch,
                          int* counts, int stride) {
   const int groups = kLanes / field;
@@ -96,17 +108,29 @@ void bilinear_max_counts(const std::uint64_t* slices, const BitslicedLayer& laye
       [&](const std::uint16_t* which, int number) {
         Bits parity;
         count(slices, layer, which, number, scratch, parity, [&](int m, const std::uint64_t* planes) {
-          int largest[kLanes / 8] = {};
+          static_assert(kMaxLevels < 16, "a count has at most 16 bits");
+          std::uint64_t some[16];
+          for (int i = layer.levels + 1; i < 16; ++i) some[i] = 0;
           Bits candidates = broadcast_bit(1);
           for (int level = layer.levels - 1; level >= -1; --level) {
             const Bits plane = level >= 0 ? Bits::load(planes + level * kWords)
                                           : parity ^ broadcast_bit(bit_of(layer.odd, m));
             const Bits left = plane & candidates;
             candidates = left ^ (candidates & none_in_groups(field, left));
-            const std::uint64_t some = any_in_groups(field, left);
-            for (int g = 0; g < groups; ++g) largest[g] = 2 * largest[g] + static_cast<int>(some >> g & 1);
+            some[level + 1] = any_in_groups(field, left);
           }
-          for (int g = 0; g < groups; ++g) counts[static_cast<long>(g) * stride + m] = largest[g];
+          for (int first = 0; first < groups; first += 8) {
+            std::uint64_t low = 0, high = 0;  // one byte per bit of the counts, then one byte per group
+            for (int i = 0; i < 8; ++i) {
+              low |= (some[i] >> first & 0xff) << (8 * i);
+              high |= (some[8 + i] >> first & 0xff) << (8 * i);
+            }
+            low = transpose_bits(low);
+            if (layer.levels >= 8) high = transpose_bits(high);
+            for (int g = 0; g < 8 && first + g < groups; ++g, low >>= 8, high >>= 8) {
+              counts[static_cast<long>(first + g) * stride + m] = static_cast<int>((low & 0xff) | (high & 0xff) << 8);
+            }
+          }
         });
       });
 }
@@ -233,4 +257,13 @@ void outer_sums(const float* w, int weights, const float* x, int channels, int e
 void mix_slots(const float* matrix, int slots, int rows, const float* x, int channels, float* out) {
   add_tiles([&](int j, int i) __attribute__((always_inline)) { return matrix[i * slots + j]; }, rows, x, channels, slots,
             true, out);
+}
+
+void slot_signs(const float* x, int slots, int channels, float at, std::uint32_t* __restrict signs) {
+  for (int c = 0; c < channels; ++c) signs[c] = x[c] >= at ? 1u : 0u;
+  for (int j = 1; j < slots; ++j) {
+    const float* slot = x + static_cast<long>(j) * channels;
+    const std::uint32_t bit = std::uint32_t{1} << j;
+    for (int c = 0; c < channels; ++c) signs[c] |= slot[c] >= at ? bit : 0u;
+  }
 }

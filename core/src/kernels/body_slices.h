@@ -254,41 +254,6 @@ void bilinear_and_pool(const std::uint64_t* slices, const BitslicedLayer& layer,
   });
 }
 
-// One row of act(a (scale z) + b). z = 2 agreements - inputs with agreements = low + 256 high is exact in float32.
-template <bool kHigh, bool kScaled>
-inline void line_row(const std::uint8_t* low, const std::uint8_t* high, int inputs, float a, float b,
-                     const float* scales, int act, float* __restrict row) {
-  const Floats two = Floats::broadcast(2.0f), less = Floats::broadcast(-static_cast<float>(inputs));
-  for (int i = 0; i < kLanes; i += Floats::kWidth) {
-    Floats count = Floats::from_bytes(low + i);
-    if (kHigh) count = count.add(Floats::from_bytes(high + i).mul(Floats::broadcast(256.0f)));
-    Floats z = count.mul(two).add(less);
-    if (kScaled) z = Floats::load(scales + i).mul(z);
-    activated(Floats::broadcast(a).mul(z).add(Floats::broadcast(b)), act).store(row + i);
-  }
-}
-
-void bilinear_float(const std::uint64_t* slices, const BitslicedLayer& layer, const float* a, const float* b,
-                    const float* scales, int act, std::uint64_t* scratch, float* rows) {
-  const auto row_of = layer.levels >= 8 ? (scales == nullptr ? line_row<true, false> : line_row<true, true>)
-                                        : (scales == nullptr ? line_row<false, false> : line_row<false, true>);
-  alignas(64) std::uint8_t low[kLanes], high[kLanes];
-  alignas(64) std::uint64_t planes[(kMaxLevels + 1) * kWords];
-  each_batch(
-      layer.outputs, [&](int word) { return layer.varies[word]; },
-      [&](const std::uint16_t* which, int number) {
-        Bits parity;
-        count(slices, layer, which, number, scratch, parity, [&](int m, const std::uint64_t* counted) {
-          (parity ^ broadcast_bit(bit_of(layer.odd, m))).store(planes);
-          for (int i = 0; i < layer.levels * kWords; ++i) planes[kWords + i] = counted[i];
-          float* row = rows + static_cast<long>(m) * kLanes;
-          slices_to_bytes(planes, layer.levels < 8 ? layer.levels + 1 : 8, low);
-          if (layer.levels >= 8) slices_to_bytes(planes + 8 * kWords, layer.levels - 7, high);
-          row_of(low, high, layer.inputs, a[m], b[m], scales, act, row);
-        });
-      });
-}
-
 void agreements(const std::uint64_t* bits, const std::uint64_t* tiles, int inputs, int outputs, int* counts) {
   const int width = (inputs + 63) / 64;
   for (int m = 0; m < outputs; m += kTile, tiles += width * kTile) {

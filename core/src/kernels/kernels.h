@@ -35,6 +35,8 @@ constexpr int kMaxLevels = 15;
 constexpr int kEntries = 8;  // carries per pair of inputs
 constexpr int kTile = 8;     // rows of weights per tile
 
+constexpr int kMostSlotSigns = 32;
+
 // Inputs are counted in parts whose table of carries fits into the first-level cache. Between two parts the counters of
 // a batch of outputs are kept in memory.
 constexpr int kPartLevels = 7;
@@ -88,6 +90,11 @@ struct Kernels {
   void (*bilinear_float)(const std::uint64_t* slices, const BitslicedLayer& layer, const float* a, const float* b,
                          const float* scales, int act, std::uint64_t* scratch, float* rows);
 
+  // The same layer without its line: rows of bytes with agreements = low + 256 high. `high` is written if the counter
+  // has more than 7 bits.
+  void (*bilinear_counts)(const std::uint64_t* slices, const BitslicedLayer& layer, std::uint64_t* scratch,
+                          std::uint8_t* low, std::uint8_t* high);
+
   // largest[k] = max(largest[k], x[k] at the first `points` points).
   void (*update_max)(const float* x, int count, int points, float* largest);
 
@@ -118,6 +125,9 @@ struct Kernels {
 
   // act(a x + b).
   void (*line)(const float* x, float a, float b, int act, int count, float* out);
+
+  // Multiplies each number.
+  void (*scale)(float* x, float by, int count);
 
   // A Function of each number; `slope` is for leaky_relu.
   void (*function)(int which, float slope, const float* x, int count, float* out);
@@ -151,12 +161,21 @@ struct Kernels {
   // Rows of a block: lane i of row c is channel c of element index[i].
   void (*gather_floats)(const float* elements, int channels, const std::uint32_t* index, float* rows);
 
+  // Elements of act(a z + b), z = 2 (low + 256 high) - inputs, times factors[i]: channel m of lane i is at
+  // to[i * stride + m]. `low` and `high` are rows of bytes of a block, from a lane on that is a multiple of 8. `high` may
+  // be null for 0, `factors` for 1.
+  void (*elements_of_counts)(const std::uint8_t* low, const std::uint8_t* high, int count, int outputs, int inputs,
+                             const float* a, const float* b, const float* factors, int act, float* to, int stride);
+
   // sums[a * channels + c] = sum over e of w[a][e] x[e][c], in order, where w is rows of a block and x elements; continues
   // the given sums unless `first`.
   void (*outer_sums)(const float* w, int weights, const float* x, int channels, int elements, bool first, float* sums);
 
   // out[i][c] = sum over j < slots of matrix[i * slots + j] x[j][c], in order, for i < rows.
   void (*mix_slots)(const float* matrix, int slots, int rows, const float* x, int channels, float* out);
+
+  // signs[c]: bit j is [x[j][c] >= at], for up to kMostSlotSigns slots.
+  void (*slot_signs)(const float* x, int slots, int channels, float at, std::uint32_t* signs);
 
   SearchKernels search;
 };

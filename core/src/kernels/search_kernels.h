@@ -54,8 +54,9 @@ struct SearchKernels {
   Farthest (*update_gaps)(const PointBlocks& points, const std::uint32_t* labels, const double* center, double* gaps,
                           double* most);
 
-  // The sum over all points of round(exp(D factor) 2^30); factor < 0.
-  std::int64_t (*sum_density)(const PointBlocks& points, const double* center, double factor);
+  // The sum of round(exp(D factor) 2^30) over the points of the blocks from number `own` on; factor < 0. The term of each
+  // point after block `own` is also added to the sum of that point, at its position in the blocks.
+  double (*sum_density)(const PointBlocks& points, const double* center, double factor, int own, double* sums);
 
   // Squared coarse distances, rows x (panels x kPanelPoints), of the panels from the first one on to
   // rows <= kCoarseRows centers, each `pairs` integers. Reads whole rows of kCoarseRows centers.

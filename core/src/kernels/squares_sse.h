@@ -1,4 +1,4 @@
-// Squares of 4 x 4 floats in registers of 128 bits. Included like body.h, before it, for AVX2 and AVX-512.
+// Squares of 4 x 4 floats and of 8 x 8 bytes in registers of 128 bits. Included like body.h, before it, for AVX2 and AVX-512.
 
 constexpr int kSquare = 4;
 
@@ -24,4 +24,24 @@ inline __attribute__((always_inline)) void gather_square(const float* rows, long
                                                          float* to, long to_stride) {
   const auto row = [&](int i) { return _mm_loadu_ps(rows + static_cast<long>(index[i]) * stride); };
   put_square(row(0), row(1), row(2), row(3), to, to_stride);
+}
+
+constexpr int kByteSquare = 8;
+
+// Writes the transposed square of kByteSquare x kByteSquare bytes.
+inline __attribute__((always_inline)) void transpose_bytes(const std::uint8_t* from, long from_stride,
+                                                           std::uint8_t* to, long to_stride) {
+  const auto row = [&](int i) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + i * from_stride)); };
+  const __m128i a = _mm_unpacklo_epi8(row(0), row(1)), b = _mm_unpacklo_epi8(row(2), row(3));
+  const __m128i c = _mm_unpacklo_epi8(row(4), row(5)), d = _mm_unpacklo_epi8(row(6), row(7));
+  const __m128i e = _mm_unpacklo_epi16(a, b), f = _mm_unpackhi_epi16(a, b);
+  const __m128i g = _mm_unpacklo_epi16(c, d), h = _mm_unpackhi_epi16(c, d);
+  const auto put = [&](int i, __m128i both) {  // rows i and i + 1
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to + i * to_stride), both);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to + (i + 1) * to_stride), _mm_unpackhi_epi64(both, both));
+  };
+  put(0, _mm_unpacklo_epi32(e, g));
+  put(2, _mm_unpackhi_epi32(e, g));
+  put(4, _mm_unpacklo_epi32(f, h));
+  put(6, _mm_unpackhi_epi32(f, h));
 }

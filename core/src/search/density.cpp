@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <vector>
 
+#include "engine/aligned.h"
 #include "engine/workers.h"
 #include "search/blocks.h"
 #include "search/problem.h"
@@ -7,19 +9,28 @@
 namespace bipointnet::search {
 
 void density(const Kernels& kernels, Rows points, double bandwidth, unsigned threads, float* densities) {
-  constexpr std::size_t kCentersAtOnce = 64;
   constexpr double kRootOfTwoPi = 2.5066282746310002;
   const Problem problem(points, points, Rows{});
   const Blocks blocks(problem);
   const double ratio = problem.grid.step() / bandwidth, factor = ratio * ratio * -0.5;
   const double divisor = 0x1p30 * static_cast<double>(points.count) * bandwidth * kRootOfTwoPi;
-  parallel_for((points.count + kCentersAtOnce - 1) / kCentersAtOnce, threads, [&](std::size_t part) {
-    const std::size_t begin = part * kCentersAtOnce, end = std::min(begin + kCentersAtOnce, points.count);
-    for (std::size_t i = begin; i < end; ++i) {
-      const std::int64_t sum = kernels.search.sum_density(blocks.points(), problem.center(i), factor);
-      densities[i] = static_cast<float>(static_cast<double>(sum) / divisor);
+  const auto count = static_cast<std::size_t>(blocks.points().blocks), workers = std::min<std::size_t>(threads, count);
+  std::vector<Aligned<double>> sums(workers);
+  parallel_for(workers, workers, [&](std::size_t worker) {
+    sums[worker].resize(blocks.padded());
+    for (std::size_t block = worker; block < count; block += workers) {
+      const std::size_t first = block * kBlockPoints, end = std::min<std::size_t>(first + kBlockPoints, points.count);
+      for (std::size_t i = first; i < end; ++i) {
+        sums[worker][i] += kernels.search.sum_density(blocks.points(), problem.center(blocks.order()[i]), factor,
+                                                      static_cast<int>(block), sums[worker].data());
+      }
     }
   });
+  for (std::size_t i = 0; i < points.count; ++i) {
+    double sum = 0;
+    for (const Aligned<double>& own : sums) sum += own[i];
+    densities[blocks.order()[i]] = static_cast<float>(sum / divisor);
+  }
 }
 
 }  // namespace bipointnet::search

@@ -38,6 +38,8 @@ Groups nearest(const Kernels& kernels, Rows centers, Rows points, Rows ties, std
 Groups ball(const Kernels& kernels, Rows centers, Rows points, Rows ties, std::size_t slots, double radius, Order order,
             bool sorted, unsigned threads);
 
+// Fewer than kMostDensities points: a term is at most 2^30, and a sum below 2^53 is exact.
+constexpr std::size_t kMostDensities = std::size_t{1} << 23;
 void density(const Kernels& kernels, Rows points, double bandwidth, unsigned threads, float* densities);
 
 void interpolate(const Kernels& kernels, Rows centers, Rows points, Rows values, Guard guard, float epsilon,

@@ -57,6 +57,55 @@ std::vector<int> random_thresholds(int inputs, int outputs) {
   return thresholds;
 }
 
+// Counted agreements become elements of the same floats as the rows of a layer with hardtanh.
+void check_elements(const Kernels& kernels, const Aligned<std::uint64_t>& slices, const BitslicedWeights& sliced,
+                    const std::vector<float>& a, const std::vector<float>& b, const Aligned<float>& rows) {
+  const int lanes = kernels.lanes, outputs = static_cast<int>(a.size());
+  const Thresholds counting = sliced.counting();
+  const BitslicedLayer layer = sliced.layer(counting);
+  Aligned<std::uint64_t> scratch(at(kScratchSlices * lanes / 64));
+  Aligned<std::uint8_t> low(at(outputs * lanes)), high(at(outputs * lanes));
+  kernels.bilinear_counts(slices.data(), layer, scratch.data(), low.data(), high.data());
+  std::vector<float> factors(at(lanes));
+  fill(factors);
+  const int stride = outputs + 3;
+  for (const int first : {0, 8, lanes - 8}) {
+    const int count = std::min(lanes - first, first == 8 ? 21 : lanes);
+    for (const bool multiplied : {false, true}) {
+      std::vector<float> elements(at(count * stride), 9.0f);
+      kernels.elements_of_counts(low.data() + first, layer.levels < 8 ? nullptr : high.data() + first, count, outputs,
+                                 layer.inputs, a.data(), b.data(), multiplied ? factors.data() : nullptr, 2,
+                                 elements.data(), stride);
+      long wrong = 0;
+      for (int i = 0; i < count; ++i) {
+        for (int m = 0; m < outputs; ++m) {
+          const float row = rows[at(m * lanes + first + i)], factor = multiplied ? factors[at(i)] : 1.0f;
+          wrong += elements[at(i * stride + m)] != row * factor;
+        }
+        for (int m = outputs; m < stride; ++m) wrong += elements[at(i * stride + m)] != 9.0f;
+      }
+      CHECK_EQUAL(wrong, 0);
+    }
+  }
+}
+
+void check_compared(const Kernels& kernels, int slots, int channels) {
+  std::vector<float> x(at(slots * channels));
+  fill(x);
+  std::vector<std::uint32_t> signs(at(channels));
+  kernels.slot_signs(x.data(), slots, channels, 0.25f, signs.data());
+  std::vector<std::uint64_t> row(words_for(at(channels)));
+  for (int j = 0; j < slots; ++j) {
+    const float* slot = x.data() + j * channels;
+    kernels.compare(slot, channels, 0.25f, row.data());
+    for (int c = 0; c < channels; ++c) {
+      CHECK_EQUAL(bit(row.data(), c), slot[c] >= 0.25f);
+      CHECK_EQUAL(signs[at(c)] >> j & 1, static_cast<std::uint32_t>(slot[c] >= 0.25f));
+    }
+    if (channels % 64 != 0) CHECK_EQUAL(row.back() >> channels % 64, 0u);
+  }
+}
+
 void check_bilinear(const Kernels& kernels, int inputs, int outputs) {
   const int lanes = kernels.lanes, words = lanes / 64;
   const std::vector<std::uint64_t> weight = random_bits(outputs, inputs);
@@ -102,6 +151,7 @@ void check_bilinear(const Kernels& kernels, int inputs, int outputs) {
     }
   }
   CHECK_EQUAL(wrong, 0);
+  check_elements(kernels, slices, sliced, a, b, lines);
   CHECK(both == out);
   CHECK(fired == expected);
   CHECK(with_both == expected);
@@ -237,6 +287,9 @@ int main() {
       check_vectors(*kernels, inputs, 37);
     }
     check_bilinear(*kernels, 260, 2 * kBatch + 3);
+    for (const int channels : {1, 7, 8, 31, 63, 64, 65, 100, 128, 191}) {
+      for (const int slots : {1, 2, 12, 32}) check_compared(*kernels, slots, channels);
+    }
     for (const int points : {1, 15, 16, 17, 63, 64}) check_floats(*kernels, 21, points);
     check_floats(*kernels, 5, kernels->lanes);
     for (const int inputs : {1, 2, 3, 4, 6, 9, 64}) check_signs(*kernels, inputs, inputs < 9 ? 11 : 21);
