@@ -234,6 +234,24 @@ Network mixed() {
   return b.network;
 }
 
+// Elements that are multiplied as a whole: counts of more than 8 bits, times one factor each, next to gathered floats.
+// Only the signs of the sums are read, also of groups that are larger than a block.
+Network summed(int k) {
+  Builder b(source(), 3, 4);
+  const int points = b.points();
+  const int ones = b.sign(b.dense(points, 300, Activation::hardtanh), -1.5f);
+  const int indices = b.nearest(points, points, points, random::at_most(k), 1);
+  const int agreeing = b.bilinear_float(b.gather(ones, indices), 9, Activation::none);
+  for (std::size_t i = 0; i < b.last().bits.size(); i += 5) b.last().bits[i] = ~std::uint64_t{0};
+  b.last().line.assign(18, 0.125);
+  const int offsets = b.arithmetic(Op::subtract, b.gather(points, indices), b.broadcast(points, indices));
+  const int scaled = b.arithmetic(Op::multiply, b.gather(b.slice(points, 0, 1), indices),
+                                  b.concat({agreeing, b.gather(points, indices)}));
+  const int bits = b.sign(b.outer(b.dense(offsets, 5, Activation::none), scaled), 0.5f);
+  b.bilinear_float(pool_of(b, bits, 50, Pool::mean, false), 4, Activation::none);
+  return b.network;
+}
+
 // Groups with few and with many true neighbors. The last channels are zeros of both signs, whose maximum is +0: its
 // reciprocal shows the sign.
 Network shifted_floats(int k, Over over, bool shifted) {
@@ -259,6 +277,7 @@ int main() {
   check_sizes(vanilla(3, 40, 64, 70, Pool::mean, false), {1, 63, 513, 1100});
   check_sizes(with_transforms(), {1, 65, 600, 2001});
   check_sizes(mixed(), {1, 2, 20, 65, 300});
+  for (const int k : {5, 66, 300}) check_sizes(summed(k), {1, 20, 65, 310});
   for (const int k : {5, 20, 66, 130, 600}) {
     for (const Over over : {Over::points, Over::neighbors}) {
       for (const bool shifted : {false, true}) check_sizes(shifted_floats(k, over, shifted), {1, 20, 65, 300});
