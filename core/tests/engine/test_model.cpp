@@ -234,9 +234,21 @@ Network mixed() {
   return b.network;
 }
 
+// The signs of mixed slots, flattened.
+Network flattened(int k, Order order) {
+  Builder b(source(), 3, 4);
+  const int points = b.points();
+  const int indices = b.nearest(points, points, points, random::exactly(k), 1);
+  const int mixed = b.mix(b.dense(points, k * k, Activation::none), b.gather(points, indices));
+  const int bits = b.flatten(b.sign(mixed, 0.25f), order);
+  b.bilinear_float(pool_of(b, bits, 50, Pool::mean, false), 4, Activation::none);
+  return b.network;
+}
+
 // Elements that are multiplied as a whole: counts of more than 8 bits, times one factor each, next to gathered floats.
-// Only the signs of the sums are read, also of groups that are larger than a block.
-Network summed(int k) {
+// Only the signs of the sums are read, also of groups that are larger than a block. `again`: a later pass reads the
+// counts too.
+Network summed(int k, bool again) {
   Builder b(source(), 3, 4);
   const int points = b.points();
   const int ones = b.sign(b.dense(points, 300, Activation::hardtanh), -1.5f);
@@ -247,7 +259,12 @@ Network summed(int k) {
   const int offsets = b.arithmetic(Op::subtract, b.gather(points, indices), b.broadcast(points, indices));
   const int scaled = b.arithmetic(Op::multiply, b.gather(b.slice(points, 0, 1), indices),
                                   b.concat({agreeing, b.gather(points, indices)}));
-  const int bits = b.sign(b.outer(b.dense(offsets, 5, Activation::none), scaled), 0.5f);
+  int bits = b.sign(b.outer(b.dense(offsets, 5, Activation::none), scaled), 0.5f);
+  if (again) {
+    const int later = b.broadcast(b.bilinear_float(bits, 9, Activation::none), indices);
+    const int sum = b.arithmetic(Op::add, agreeing, later);
+    bits = b.concat({bits, b.sign(b.pool(sum, Pool::max, Over::points, false))});
+  }
   b.bilinear_float(pool_of(b, bits, 50, Pool::mean, false), 4, Activation::none);
   return b.network;
 }
@@ -277,7 +294,12 @@ int main() {
   check_sizes(vanilla(3, 40, 64, 70, Pool::mean, false), {1, 63, 513, 1100});
   check_sizes(with_transforms(), {1, 65, 600, 2001});
   check_sizes(mixed(), {1, 2, 20, 65, 300});
-  for (const int k : {5, 66, 300}) check_sizes(summed(k), {1, 20, 65, 310});
+  for (const int k : {1, 5, 31, 32, 33, 70}) {
+    for (const Order order : {Order::slots, Order::channels}) check_sizes(flattened(k, order), {1, 20, 65});
+  }
+  for (const int k : {5, 66, 300}) {
+    for (const bool again : {false, true}) check_sizes(summed(k, again), {1, 20, 65, 310});
+  }
   for (const int k : {5, 20, 66, 130, 600}) {
     for (const Over over : {Over::points, Over::neighbors}) {
       for (const bool shifted : {false, true}) check_sizes(shifted_floats(k, over, shifted), {1, 20, 65, 300});

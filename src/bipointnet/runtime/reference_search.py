@@ -188,7 +188,7 @@ def interpolate(fields: Fields, tensors: Tensors, centers: Value, points: Value,
     u = task.squares(found)  # (m, 3)
     one, epsilon = np.float32(1), np.float32(fields["epsilon"])
     w = {
-        "limit": lambda: np.where(u > 0, u[:, :1] / u, one),
+        "limit": lambda: np.divide(u[:, :1], u, out=np.ones_like(u), where=u > 0),
         "add": lambda: one / (u + epsilon),
         "clamp": lambda: one / np.where(u < epsilon, epsilon, u),
     }[fields["guard"]]()
