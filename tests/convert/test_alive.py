@@ -77,6 +77,27 @@ def test_a_category_of_0_and_1_moves_the_output(kind, encode):
     assert not torch.equal(network(points, encode(labels)), network(points, encode(labels + 7)))
 
 
+class FlaggedNet(nn.Module):
+    """Coordinates, and two flags of 0 and 1 per point that skip the first layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.mid, self.last = nn.Linear(3, 16), nn.Linear(18, 24), nn.Linear(24, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = torch.cat([self.first(x[..., :3]).relu(), x[..., 3:]], dim=-1)
+        return self.last(self.mid(features).relu().amax(dim=1))
+
+
+def test_flags_next_to_coordinates_are_read():
+    torch.manual_seed(0)
+    x = torch.cat([torch.randn(4, 30, 3), torch.randint(2, (4, 30, 2)).float()], dim=-1)
+    network = binarize(FlaggedNet(), example=x)
+    assert "2 channels of 0 and 1 are read as -1 and +1" in why(network, "mid")
+    flipped = torch.cat([x[..., :3], 1 - x[..., 3:]], dim=-1)
+    assert not torch.equal(network(x), network(flipped))
+
+
 def test_without_an_example_the_report_warns_of_a_category():
     (warning,) = report_of(binarize(PointPartNet())).warnings
     assert "the 1-bit layer convs1 reads the input label" in warning

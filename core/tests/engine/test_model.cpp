@@ -253,15 +253,16 @@ Network summed(int k, bool again) {
   const int points = b.points();
   const int ones = b.sign(b.dense(points, 300, Activation::hardtanh), -1.5f);
   const int indices = b.nearest(points, points, points, random::at_most(k), 1);
-  const int agreeing = b.bilinear_float(b.gather(ones, indices), 9, Activation::none);
+  const int wide = 64;  // so many that the second pass loads them instead of counting again
+  const int agreeing = b.bilinear_float(b.gather(ones, indices), wide, Activation::none);
   for (std::size_t i = 0; i < b.last().bits.size(); i += 5) b.last().bits[i] = ~std::uint64_t{0};
-  b.last().line.assign(18, 0.125);
+  b.last().line.assign(2 * wide, 0.125);
   const int offsets = b.arithmetic(Op::subtract, b.gather(points, indices), b.broadcast(points, indices));
   const int scaled = b.arithmetic(Op::multiply, b.gather(b.slice(points, 0, 1), indices),
                                   b.concat({agreeing, b.gather(points, indices)}));
   int bits = b.sign(b.outer(b.dense(offsets, 5, Activation::none), scaled), 0.5f);
   if (again) {
-    const int later = b.broadcast(b.bilinear_float(bits, 9, Activation::none), indices);
+    const int later = b.broadcast(b.bilinear_float(bits, wide, Activation::none), indices);
     const int sum = b.arithmetic(Op::add, agreeing, later);
     bits = b.concat({bits, b.sign(b.pool(sum, Pool::max, Over::points, false))});
   }

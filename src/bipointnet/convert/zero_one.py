@@ -1,8 +1,8 @@
 """Channels of 0 and 1 that 1-bit layers read, such as one-hot categories: as sign(0) = sign(1), they would vanish.
 
-Found on an example: every float tensor of zeros and ones that the network is given, or makes from integers, is replaced
-by one of quarters and three quarters. The channels of a layer's input that are quarters and three quarters now carry it
-unchanged. For such a channel the layer subtracts 1/2, so that 0 is read as -1 and 1 as +1.
+Found on an example: where a float tensor that the network is given, or makes from integers, has channels of zeros and
+ones, they are replaced by quarters and three quarters. The channels of a layer's input that are quarters and three
+quarters now carry them unchanged. For such a channel the layer subtracts 1/2, so that 0 is read as -1 and 1 as +1.
 """
 
 import copy
@@ -58,11 +58,16 @@ def _marked_channels(model: nn.Module, inputs: tuple[Any, ...], names: list[str]
 
 
 def _marked(x: Tensor) -> Tensor:
-    """The tensor itself, or quarters and three quarters in place of zeros and ones."""
-    if not x.is_floating_point() or x.numel() < 2:
+    """Quarters and three quarters in place of the zeros and ones of channels that have nothing else, on any axis."""
+    if not x.is_floating_point() or x.dim() == 0:
         return x
     ones = x == 1
-    return x / 2 + 0.25 if ones.any() and not ones.all() and (ones | (x == 0)).all() else x
+    both = ones | (x == 0)
+    marked = torch.zeros_like(ones)
+    for axis in range(x.dim()):
+        others = [dim for dim in range(x.dim()) if dim != axis] or [0]
+        marked |= both.all(others, keepdim=True) & ones.any(others, keepdim=True) & ~ones.all(others, keepdim=True)
+    return torch.where(marked, x / 2 + 0.25, x)
 
 
 class _Marking(TorchFunctionMode):
