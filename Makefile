@@ -88,7 +88,7 @@ ifeq ($$(and $$(shell command -v $(2)-g++),$$(shell command -v $(3))),)
 else
 	$$(CMAKE) -S . -B build/$(1) -DCMAKE_TOOLCHAIN_FILE=core/cmake/$(2).cmake \
 	  $$(BUILD_TESTS) build/$(1) -j 2 > build/$(1).log || (cat build/$(1).log; exit 1)
-	$$(CTEST) build/$(1)
+	BIPOINTNET_EMULATED=1 $$(CTEST) build/$(1)
 endif
 endef
 $(eval $(call board,aarch64,aarch64-linux-gnu,qemu-aarch64-static qemu-aarch64))

@@ -1,7 +1,9 @@
 // The law of the engine: for every instruction set and every number of threads, its values are those of naive.h.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <iostream>
@@ -20,6 +22,9 @@
 #include "random_source.h"
 
 namespace bipointnet {
+
+// Whether an emulator runs the tests: 15 times slower, and qemu keeps some memory of every thread that has ended.
+inline bool emulated() { return std::getenv("BIPOINTNET_EMULATED") != nullptr; }
 
 // Equal bits; all NaN are equal.
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {

@@ -1,4 +1,5 @@
 // Networks with logits of the cloud, compared with the interpreter of naive.h; and the errors of predict().
+#include <algorithm>
 #include <string>
 #include <thread>
 
@@ -251,11 +252,12 @@ Network flattened(int k, Order order) {
 Network summed(int k, bool again) {
   Builder b(source(), 3, 4);
   const int points = b.points();
-  const int ones = b.sign(b.dense(points, 300, Activation::hardtanh), -1.5f);
+  const int inputs = 300, ones = b.sign(b.dense(points, inputs, Activation::hardtanh), -1.5f);
   const int indices = b.nearest(points, points, points, random::at_most(k), 1);
   const int wide = 64;  // so many that the second pass loads them instead of counting again
   const int agreeing = b.bilinear_float(b.gather(ones, indices), wide, Activation::none);
-  for (std::size_t i = 0; i < b.last().bits.size(); i += 5) b.last().bits[i] = ~std::uint64_t{0};
+  const std::uint64_t row[] = {~0ull, ~0ull, ~0ull, ~0ull, ~0ull >> (320 - inputs)};
+  for (std::size_t m = 0; m < wide; m += 2) std::copy_n(row, 5, b.last().bits.begin() + static_cast<long>(5 * m));
   b.last().line.assign(2 * wide, 0.125);
   const int offsets = b.arithmetic(Op::subtract, b.gather(points, indices), b.broadcast(points, indices));
   const int scaled = b.arithmetic(Op::multiply, b.gather(b.slice(points, 0, 1), indices),
