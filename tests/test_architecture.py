@@ -32,9 +32,9 @@ MODULES = {
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
     "nn": "__init__ calibrate concat_linear conv cost farthest_gpu fused_pool geometry grouped hooks init linear "
     "methods names pools product scatter sign",
-    "packing": "__init__ analysis axes bits container cost distances fold graph group_search interpolation lower "
-    "methods neighbors pack program read_gather read_graphs read_layers read_math read_products read_views reading "
-    "record runs searches sizes values",
+    "packing": "__init__ analysis axes bits container cost distances float64 fold graph group_search interpolation "
+    "lower methods neighbors pack program read_gather read_graphs read_layers read_math read_products read_views "
+    "reading record runs searches sizes values",
     "runtime": "__init__ bench float_twin header label model operations progress reference reference_ops "
     "reference_search verify",
     "training": "__init__ augment compile_check cross_validation devices facts interrupts loop partial progress "

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from packed_networks import CLASSES, network, with_layer
 from torch import nn
 
@@ -52,6 +53,16 @@ def random_start(x):
     return x[:, torch.cat([start, farthest])]
 
 
+def random_start_of_many(x):
+    """20 farthest points from a random one: the start is many passes of a loop before the last."""
+    chosen = [torch.randint(0, x.shape[1], (1,))]
+    distance = torch.full(x.shape[:2], 1e10)
+    for _ in range(19):
+        distance = torch.minimum(distance, (x - x[:, chosen[-1]]).square().sum(dim=-1))
+        chosen.append(distance.argmax(dim=1))
+    return x[:, torch.cat(chosen)]
+
+
 def by_size(x):
     return x * 2 if x.shape[1] > 1000 else x + 1
 
@@ -97,6 +108,27 @@ REJECTED = {
     "a maximum over channels": (lambda: Own(lambda x: x.amax(dim=2, keepdim=True), 1), "a maximum over channels"),
     "points by their place": (lambda: Own(lambda x: x[:, :7]), "some points are chosen by their place"),
     "a random start": (lambda: Own(random_start), "`start = torch.randint.*points are chosen with random numbers"),
+    "a random start of many points": (
+        lambda: Own(random_start_of_many),
+        "`chosen = .torch.randint.*points are chosen with random numbers",
+    ),
+    "random numbers": (lambda: Own(lambda x: x + torch.randn(1, 1, 16)), "random numbers are used"),
+    "a division that rounds": (
+        lambda: Own(lambda x: torch.div(x, 0.3, rounding_mode="floor")),
+        "a division that rounds",
+    ),
+    "a window over some points": (
+        lambda: Own(lambda x: F.max_pool1d(x.mT, x.shape[1] // 2 + 1)[..., 0]),
+        "a pool over windows",
+    ),
+    "a window over some points, as a mean": (
+        lambda: Own(lambda x: F.avg_pool1d(x.mT, x.shape[1] // 2 + 1)[..., 0]),
+        "a pool over windows",
+    ),
+    "a variance of a varying number": (
+        lambda: Own(lambda x: x.var(dim=1)),
+        "a variance whose divisor depends on the number of points; expected unbiased=False",
+    ),
     "a branch on the size": (
         lambda: Own(by_size),
         "`return x [*] 2 if .*clouds of 131 and of 2503 points take different branches",

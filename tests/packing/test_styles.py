@@ -81,6 +81,27 @@ def sampled(net: Net, x: Tensor) -> Tensor:
     return x[torch.arange(len(x))[:, None], torch.stack(chosen, dim=1)]
 
 
+def sampled_by_masks(net: Net, x: Tensor) -> Tensor:
+    """The same with float32 buffers and a mask, as in well-known repositories."""
+    chosen = torch.zeros(len(x), max(1, x.shape[1] // 2), dtype=torch.long)
+    distance, last = torch.ones(x.shape[:2]) * 1e10, torch.zeros(len(x), dtype=torch.long)
+    for i in range(chosen.shape[1]):
+        chosen[:, i] = last
+        square = (x - x[torch.arange(len(x)), last].unsqueeze(1)).square().sum(-1)
+        closer = square < distance
+        distance[closer] = square[closer]
+        last = distance.max(-1)[1]
+    return x[torch.arange(len(x))[:, None], chosen]
+
+
+def distances(net: Net, x: Tensor) -> Tensor:
+    """Of the nearest points, by torch.gather."""
+    around = torch.cdist(x, x).topk(4, largest=False)
+    wide = around.indices.flatten(1).unsqueeze(-1).expand(-1, -1, x.shape[-1])
+    others = x.gather(1, wide).view(*around.indices.shape, -1)
+    return others * around.values.unsqueeze(-1)
+
+
 STYLES: dict[str, Any] = {
     "einsum": lambda net, x: torch.einsum("bnc,cd->bnd", x, net.matrix),
     "functional linear": lambda net, x: F.linear(x, net.matrix, net.scale),
@@ -111,6 +132,16 @@ STYLES: dict[str, Any] = {
     "edges of geometry": edges_of_geometry,
     "attention over neighbors": attention_over_neighbors,
     "sampled": sampled,
+    "sampled by masks": sampled_by_masks,
+    "distances of neighbors": distances,
+    "numbers of float32": lambda net, x: x.float() @ torch.eye(16) + torch.ones(16) * torch.tensor([0.5]),
+    "minimum": lambda net, x: torch.minimum(x, x @ net.matrix),
+    "deviation of channels": lambda net, x: x / x.std(dim=-1, keepdim=True),
+    "deviation of neighbors": lambda net, x: edges(net, x).var(dim=2, unbiased=False),
+    "deviation of points": lambda net, x: x / (x.std(dim=1, keepdim=True, correction=0) + 1e-5),
+    "a window over neighbors": lambda net, x: F.max_pool2d(edges(net, x).movedim(-1, 1), [1, 4])[..., 0].mT,
+    "a mean over neighbors": lambda net, x: F.avg_pool2d(edges(net, x).movedim(-1, 1), (1, 4)).squeeze(-1).mT,
+    "a kernel over the channels": lambda net, x: F.conv2d(x[:, None], net.matrix[:, None, None])[..., 0].mT,
 }
 
 
@@ -123,6 +154,12 @@ def trained(network: nn.Module) -> nn.Module:
 def test_every_style(style):
     torch.manual_seed(0)
     compare(trained(Net(STYLES[style])), CLASSES, (60, 143), example=torch.rand(2, 100, 3))
+
+
+def test_an_example_may_have_few_points():
+    """For more than 25 points torch.cdist computes differently."""
+    torch.manual_seed(0)
+    compare(trained(Net(edges)), CLASSES, (24, 143), example=torch.rand(2, 24, 3))
 
 
 @pytest.mark.parametrize("name", ["classic", "sequential", "grouping"])

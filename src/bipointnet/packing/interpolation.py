@@ -42,13 +42,22 @@ def _chosen(value: Value) -> bool:
     return call is not None and call.name in CHOOSING
 
 
+def _before_views(value: Value) -> list[Value]:
+    """A value and those that it is a view of."""
+    found, call = [value], value.call
+    while call is not None and call.name.removeprefix("aten.") in VIEWS and isinstance(call.args[0], Value):
+        found, call = [*found, call.args[0]], call.args[0].call
+    return found
+
+
 def _alike(r: Reading, value: Value) -> list[Indices]:
     """What indices of this shape are gathered with."""
     found: list[Indices] = []
     for call in r.recording.runs[0].calls:
         if call.name not in GATHERING:
             continue
-        for index in (v for v in call.inputs[1:] if v.integer and v.shape == value.shape and v.depends):
+        given = (v for one in call.inputs[1:] for v in _before_views(one))  # torch.gather has them for each channel
+        for index in (v for v in given if v.integer and v.shape == value.shape and v.depends):
             source = r.read(call.inputs[0])
             if isinstance(source, Failure):
                 continue

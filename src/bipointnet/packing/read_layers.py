@@ -107,14 +107,22 @@ def _one_matrix(value: Value) -> bool:
 def convolution(r: Reading, call: Call) -> Sym:
     x, weight, bias, stride, padding, _, transposed, _, groups = call.args
     kernel = weight.shape[2:]
+    sym, w = r.sym(x), numbers_of(weight)
+    assert w is not None
+    whole = [i + 2 for i, size in enumerate(kernel) if size > 1 and set(r.sizes(x)[i + 2]) == {size}]
+    others = [size for i, size in enumerate(kernel) if i + 2 not in whole]
+    if whole and not transposed and set(padding) == {0} and groups == 1 and {*others} <= {1} and set(stride) == {1}:
+        made = linear(r, sym, [1, *whole], w.reshape(len(w), -1), numbers_of(bias))  # (channels, places) of a window
+        axes = list(made.axes)
+        for dim in whole:
+            axes.insert(dim, ())
+        return made.with_axes(axes)
     if transposed or set(kernel) != {1} or set(stride) != {1} or set(padding) != {0}:
         raise CannotLower(
             f"a convolution with kernel {'x'.join(map(str, kernel))} and stride {'x'.join(map(str, stride))}; expected "
             "1x1"
         )
-    w = numbers_of(weight)
-    assert w is not None
-    return linear(r, r.sym(x), [1], w.reshape(w.shape[:2]), numbers_of(bias), groups)
+    return linear(r, sym, [1], w.reshape(w.shape[:2]), numbers_of(bias), groups)
 
 
 def layer(r: Reading, call: Call) -> Sym:
@@ -210,11 +218,53 @@ def reduction(kind: str, outputs: int = 1) -> Handler:
     return read
 
 
+def deviation(root: bool) -> Handler:
+    """var and std: the mean of the squares of the differences from the mean, times n / (n - correction)."""
+
+    def read(r: Reading, call: Call) -> Sym:
+        value, sym = call.args[0], r.sym(call.args[0])
+        unbiased = call.argument(2, "unbiased", True) if not isinstance(call.argument(1, "dim"), bool) else call.args[1]
+        dims = _dims(sym, None if isinstance(call.argument(1, "dim"), bool) else call.argument(1, "dim"))
+        correction = call.kwargs.get("correction", float(unbiased))
+        correction = 1.0 if correction is None else float(correction)
+        keep = call.kwargs.get("keepdim", call.args[3] if len(call.args) > 3 else False)
+        total = tuple(np.prod([r.sizes(value)[dim] for dim in dims], axis=0, dtype=np.int64).tolist())
+        if correction and len(set(total)) > 1:
+            raise CannotLower(
+                "a variance whose divisor depends on the number of points; expected unbiased=False, or correction=0"
+            )
+        centered = combined(r, "subtract", sym, reduced(r, sym, dims, "mean", True))
+        assert centered.node is not None
+        squares = Sym(r.graph.function(centered.node, "square"), centered.channels, centered.axes)
+        made = reduced(r, squares, dims, "mean", keep)
+        assert made.node is not None
+        node = made.node
+        if correction:
+            node = r.graph.affine(node, np.array(total[0] / (total[0] - correction)), np.array(0.0))
+        return Sym(r.graph.function(node, "sqrt") if root else node, made.channels, made.axes)
+
+    return read
+
+
 def minimum_over(r: Reading, call: Call) -> Any:
     sym = negated_sym(r, r.sym(call.args[0]))
     dims, keep = call.argument(1, "dim"), call.argument(2, "keepdim", False)
     made = negated_sym(r, reduced(r, sym, _dims(sym, dims), "max", keep))
     return [made, *[None] * (len(call.outputs) - 1)]
+
+
+def _windows(r: Reading, call: Call) -> bool:
+    """Whether a pool has windows of other sizes than 1 or a whole axis, or padding."""
+    if "adaptive" in call.name:
+        return any(set(size) != {1} for size in r.sizes(call.outputs[0])[-2:])
+    if any(call.argument(3, "padding") or ()):
+        return True
+    for axis, before in enumerate(r.sizes(call.args[0])[-2:]):
+        window = tuple(other.argument(1, "kernel_size")[axis] for other in r.recording.match(call))
+        stride = {(other.argument(2, "stride") or window)[axis] for other in r.recording.match(call)}
+        if window != before and (set(window) != {1} or stride != {1}):
+            return True
+    return False
 
 
 def adaptive(kind: str) -> Handler:
@@ -223,7 +273,7 @@ def adaptive(kind: str) -> Handler:
     def read(r: Reading, call: Call) -> Any:
         sym, after = r.sym(call.args[0]), r.sizes(call.outputs[0])
         dims = [dim for dim in (-2, -1) if set(after[dim]) == {1} and sym.axes[dim]]
-        if any(set(after[dim]) != {1} for dim in (-2, -1)):
+        if _windows(r, call):
             raise CannotLower("a pool over windows; expected a pool over all points or all neighbors")
         made = reduced(r, sym, [dim % len(sym.axes) for dim in dims], kind, True)
         return [made, *[None] * (len(call.outputs) - 1)]
@@ -307,6 +357,8 @@ LAYERS: dict[str, Handler] = {
     "amax": reduction("max"),
     "mean": reduction("mean"),
     "sum": reduction("sum"),
+    "var": deviation(False),
+    "std": deviation(True),
     "min": minimum_over,
     "amin": minimum_over,
     "adaptive_max_pool2d": adaptive("max"),

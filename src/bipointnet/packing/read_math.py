@@ -35,6 +35,8 @@ def scaled(r: Reading, call: Call, sym: Sym) -> Sym:
 
 def arithmetic(op: str) -> Handler:
     def read(r: Reading, call: Call) -> Sym:
+        if call.kwargs.get("rounding_mode") is not None:
+            raise CannotLower("a division that rounds; expected an exact one")
         a, b = operand(r, call, 0), operand(r, call, 1)
         b = scaled(r, call, b) if op in ("add", "subtract") else b
         return combined(r, op, a, b)
@@ -177,6 +179,13 @@ def maximum(r: Reading, call: Call) -> Sym:
     return combined(r, "add", applied(r, difference, lambda x: r.graph.function(x, "relu")), b)
 
 
+def minimum(r: Reading, call: Call) -> Sym:
+    """min(a, b) = a - relu(a - b)"""
+    a, b = operand(r, call, 0), operand(r, call, 1)
+    difference = combined(r, "subtract", a, b)
+    return combined(r, "subtract", a, applied(r, difference, lambda x: r.graph.function(x, "relu")))
+
+
 # BatchNorm and softmax
 
 
@@ -267,6 +276,7 @@ MATH: dict[str, Handler] = {
     "silu": silu,
     "pow": power,
     "maximum": maximum,
+    "minimum": minimum,
     "native_batch_norm": batch_norm,
     "_native_batch_norm_legit_no_training": batch_norm,
     "native_layer_norm": layer_norm,

@@ -217,10 +217,12 @@ def _aligned_without(r: Reading, bare: list[Sym], inner: list[tuple[Atom, ...]])
 
 
 def unfold(r: Reading, call: Call) -> Sym:
-    """A window over the whole axis: the axis moves to the end."""
-    sym, dim = r.sym(call.args[0]), call.args[1]
+    """A window over the whole axis: the axis moves to the end. Windows of one element change nothing."""
+    sym, dim, size, step = r.sym(call.args[0]), *call.args[1:4]
     dim %= len(sym.axes)
-    if set(r.sizes(call.outputs[0])[dim]) != {1}:
+    if size == step == 1:
+        return sym.with_axes((*sym.axes, ()))
+    if tuple(other.args[2] for other in r.recording.match(call)) != r.sizes(call.args[0])[dim]:
         raise CannotLower("a pool over windows; expected a pool over all points or all neighbors")
     axes = list(sym.axes)
     axes.append(axes[dim])

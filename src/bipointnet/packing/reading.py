@@ -129,8 +129,9 @@ class Reading:
         try:
             results = self._results(call)
         except CannotLower as error:
-            failed = [self.known[v] for v in call.inputs if isinstance(self.known.get(v), Failure)]
-            failure = failed[0] if failed else Failure(getattr(error, "call", call), str(error))
+            failed = [found for v in call.inputs if isinstance(found := self.known.get(v), Failure)]
+            first = min(failed, key=lambda one: one.call.order if one.call else 0, default=None)
+            failure = first or Failure(getattr(error, "call", call), str(error))
             results = [failure] * len(call.outputs)
         for value, result in zip(call.outputs, results, strict=False):
             if result is not None:
@@ -176,6 +177,13 @@ class Reading:
         """A tensor that does not depend on the input. Where its numbers are equal along an axis, the axis is free."""
         if value.depends:
             raise CannotLower("integers are used as numbers; expected indices of points")
+        waiting, seen = [value], {value}
+        for one in waiting:
+            if one.call is not None and one.call.random:
+                raise CannotLower("random numbers are used; expected the same result in every run")
+            new = [v for v in (() if one.call is None else one.call.inputs) if v not in seen]
+            seen.update(new)
+            waiting += new
         every = self.recording.across(value)
         data = every[0].data
         assert data is not None

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from bipointnet.nn import BinaryLinear, MaxPool, MeanPool, MeasuredMax, ScatterPool, geometry
+from bipointnet.packing.float64 import in_float64
 
 # Make tensors of the size and type of another, whose numbers do not matter.
 MAKERS = {f"aten.{kind}_like" for kind in ("zeros", "ones", "full", "empty", "rand", "randn")}
@@ -105,7 +106,8 @@ class Call:
         file, line = self.place
         text = linecache.getline(file, line).strip()
         quoted = f", `{text}`" if text else ""
-        return f"{self.module or 'the network'} ({file}:{line}{quoted})"
+        at = f" ({file}:{line}{quoted})" if file else ""
+        return f"{self.module or 'the network'}{at}"
 
 
 @dataclass(eq=False)
@@ -309,7 +311,7 @@ def _frames() -> list[tuple[str, int, bool]]:
         package = home.split(".")[0]
         if home == "bipointnet.packing.runs":
             break
-        if package not in ("torch", "contextlib") and home != __name__:
+        if package not in ("torch", "contextlib") and home not in (__name__, in_float64.__module__):
             found.append((frame.f_code.co_filename, frame.f_lineno, package == "bipointnet"))
         frame = frame.f_back
     return found
@@ -369,7 +371,7 @@ def record(
         lambda function, args, kwargs: recorder.observe(f"geometry.{function.__name__}", function, args, kwargs)
     )
     try:
-        with torch.no_grad(), _fast(root, keep), _replaced(recorder, replace), recorder:
+        with torch.no_grad(), in_float64(), _fast(root, keep), _replaced(recorder, replace), recorder:
             output = root(*inputs)
         return recorder.finish(output)
     finally:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from bipointnet.errors import UserError
 from bipointnet.nn import BinaryLinear, fused_layers
+from bipointnet.packing.float64 import in_float64
 from bipointnet.packing.record import Call, Run, Value, record
 
 FIRST = 131  # points of the first cloud, without an example
@@ -105,7 +106,7 @@ class Inputs:
 
 def _runs(root: nn.Module, inputs: list[Tensor]) -> Exception | None:
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), in_float64(), torch.random.fork_rng(devices=[]):
             root(*inputs)
     except Exception as error:
         return error

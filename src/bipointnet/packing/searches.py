@@ -4,6 +4,7 @@ A search of `bipointnet.nn.geometry` was recorded as such. Indices that the netw
 compared with all searches in all arrays that they were computed from (`neighbors.recognize`).
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -164,14 +165,14 @@ def _arranged(atoms: Axis, sizes: tuple[Sizes, ...], runs: int) -> tuple[Axis, .
     return regroup(Sym(None, (), (shown,)), sizes, runs).axes
 
 
-def _ancestors(origin: Value) -> Iterator[Value]:
+def _ancestors(origin: Value, most: float = MOST_PASSES) -> Iterator[Value]:
     """Values that this one was computed from, the nearest first; of loops, some passes only."""
     seen, passes, waiting = {origin}, Counter[Any](), [origin]
     for value in waiting:
         yield value
         for one in () if value.call is None else value.call.inputs:
             key = one if one.call is None else (one.call.key, one.output, one.shape)
-            if one not in seen and passes[key] < MOST_PASSES:
+            if one not in seen and passes[key] < most:
                 seen.add(one)
                 passes[key] += 1
                 waiting.append(one)
@@ -199,7 +200,7 @@ def _kept(r: Reading, value: Value) -> list[Tensor | None]:
 
 
 def _refuse_random(origin: Value) -> None:
-    for value in _ancestors(origin):
+    for value in _ancestors(origin, math.inf):  # the start is in the first pass of a loop
         if value.call is not None and value.call.random:
             raise RandomStart(value.call)
 
