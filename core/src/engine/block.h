@@ -53,7 +53,7 @@ class BlockRunner {
   void put_rows(std::size_t channels, std::uint64_t* slices, const Row& row);
   void load_signs(int number, const Operation& sign);
   void difference_signs(const Operation& operation, const Operation& sign);
-  void mixed_signs(const Operation& sign, std::size_t slots, std::size_t wide);
+  void mixed_signs(const Operation& sign, std::size_t wide);
   void gather(const Operation& operation);
   void broadcast(const Operation& operation);
   void concat(const Operation& operation, const PreparedOperation& prepared);
@@ -95,6 +95,7 @@ class BlockRunner {
   void flatten(const Operation& operation);
   std::size_t count_of(const Operation& operation, std::size_t index, std::size_t group) const;
   std::size_t group(std::size_t g) const { return layout_->group(place_->first + g); }
+  std::size_t lane(std::size_t g) const { return place_->lane(g, width_); }
   bool continues() const { return place_->slot > 0; }
   std::size_t elements_here(std::size_t total) const;
 

@@ -106,8 +106,8 @@ void BlockRunner::mix(const Operation& operation, int sign, int flattened) {
   buffers_.more_elements.resize(std::max(buffers_.more_elements.size(), lanes_ * wide));
   for (std::size_t g = 0; g < place_->groups; ++g) {
     const float* elements = larger ? stored.elements.data() + group(g) * slots * wide : buffers_.elements.data();
-    if (!larger) put_elements(operation.in[1], g * span, slots, buffers_.elements.data(), wide);
-    float* mixed = buffers_.more_elements.data() + (flattened < 0 ? g * span * wide : 0);
+    if (!larger) put_elements(operation.in[1], lane(g), slots, buffers_.elements.data(), wide);
+    float* mixed = buffers_.more_elements.data() + (flattened < 0 ? lane(g) * wide : 0);
     kernels_.mix_slots(matrices + group(g) * slots * slots, static_cast<int>(slots), static_cast<int>(rows), elements,
                        static_cast<int>(wide), mixed);
     if (flattened >= 0) {
@@ -116,10 +116,9 @@ void BlockRunner::mix(const Operation& operation, int sign, int flattened) {
     for (std::size_t j = rows; j < span && sign < 0; ++j) std::copy_n(mixed, wide, mixed + j * wide);
   }
   if (flattened >= 0) return;
-  if (sign >= 0) return mixed_signs(network_.operations[size(sign)], rows, wide);
-  kernels_.transpose_floats(buffers_.more_elements.data(), static_cast<int>(wide),
-                            static_cast<int>(place_->groups * span), static_cast<int>(wide),
-                            floats_for(operation.out[0]), kernels_.lanes);
+  if (sign >= 0) return mixed_signs(network_.operations[size(sign)], wide);
+  kernels_.transpose_floats(buffers_.more_elements.data(), static_cast<int>(wide), kernels_.lanes,
+                            static_cast<int>(wide), floats_for(operation.out[0]), kernels_.lanes);
 }
 
 // The signs of the elements of a group, as the bits of its center.
@@ -145,7 +144,7 @@ void BlockRunner::flatten_signs(const Operation& flatten, float at, std::size_t 
 void BlockRunner::outer(const Operation& operation) {
   const std::size_t weights = channels(operation.in[0]), wide = channels(operation.in[1]), all = weights * wide;
   const bool of_set = layout_ == nullptr;
-  const std::size_t groups = of_set ? 1 : place_->groups, span = of_set ? lanes_ : place_->span;
+  const std::size_t groups = of_set ? 1 : place_->groups;
   const std::size_t here = of_set ? valid_ : elements_here(layout_->slots);
   const bool first = of_set ? block_ == 0 : !continues();
   const int sign = plan_.stored_sign[size(operation.out[0])];
@@ -153,9 +152,10 @@ void BlockRunner::outer(const Operation& operation) {
   buffers_.elements.resize(std::max(buffers_.elements.size(), here * wide));
   if (sign >= 0) buffers_.more_elements.resize(std::max(buffers_.more_elements.size(), all));
   for (std::size_t g = 0; g < groups; ++g) {
-    put_elements(operation.in[1], g * span, here, buffers_.elements.data(), wide);
+    const std::size_t start = of_set ? 0 : lane(g);
+    put_elements(operation.in[1], start, here, buffers_.elements.data(), wide);
     float* sums = sign >= 0 ? buffers_.more_elements.data() : result.elements.data() + (of_set ? 0 : group(g)) * all;
-    kernels_.outer_sums(floats(operation.in[0]) + g * span, static_cast<int>(weights), buffers_.elements.data(),
+    kernels_.outer_sums(floats(operation.in[0]) + start, static_cast<int>(weights), buffers_.elements.data(),
                         static_cast<int>(wide), static_cast<int>(here), first, sums);
     if (sign >= 0 && place_->last) {
       kernels_.compare(sums, static_cast<int>(all), network_.operations[size(sign)].at,
@@ -170,16 +170,16 @@ void BlockRunner::write(int number) {
   const std::size_t wide = channels(number);
   const std::uint32_t* own = buffers_.own.data();
   if (value(number).kind == Kind::bits) {
-    const std::size_t words = words_for(wide), used = layout_ == nullptr ? valid_ : place_->groups * place_->span;
+    const std::size_t words = words_for(wide);
     rows_of_slices(bits(number), wide, width_, [&](std::size_t lane, std::size_t word, std::uint64_t row) {
-      const bool repeats = layout_ != nullptr && place_->slot + lane % place_->span >= layout_->slots;
-      if (lane < used && !repeats) stored.words[own[lane] * words + word] = row;
+      const bool has_own = layout_ == nullptr ? lane < valid_ : buffers_.like[lane] == lane;
+      if (has_own) stored.words[own[lane] * words + word] = row;
     });
   } else if (layout_ == nullptr) {
     put_elements(number, 0, valid_, stored.elements.data() + block_ * lanes_ * wide, wide);
   } else {
-    for (std::size_t lane = 0; lane < place_->groups * place_->span; lane += place_->span) {
-      put_elements(number, lane, elements_here(layout_->slots), stored.elements.data() + own[lane] * wide, wide);
+    for (std::size_t g = 0; g < place_->groups; ++g) {
+      put_elements(number, lane(g), elements_here(layout_->slots), stored.elements.data() + own[lane(g)] * wide, wide);
     }
   }
 }

@@ -7,7 +7,7 @@
 namespace bipointnet {
 
 // For each lane: the number of its element, of its center, and of the element of the source that its index names. Lanes
-// without an element repeat others.
+// without an element repeat others; of groups, `like` says which.
 void BlockRunner::number_elements() {
   const int index_value = plan_.index_of[size(pass_.domain)];
   const std::uint32_t* index = index_value < 0 ? nullptr : state_.values[size(index_value)].indices.data();
@@ -22,19 +22,25 @@ void BlockRunner::number_elements() {
     return;
   }
   const std::size_t slots = layout_->slots, span = place_->span;
-  for (std::size_t g = 0; g < place_->groups; ++g) {
-    const std::size_t number = group(g), first = number * slots;
-    for (std::size_t j = 0; j < span; ++j) {
-      const std::size_t slot = place_->slot + j, lane = g * span + j;
-      own[lane] = static_cast<std::uint32_t>(first + (slot < slots ? slot : 0));
-      parent[lane] = static_cast<std::uint32_t>(number);
-      source[lane] = index[own[lane]];
-    }
+  const auto put = [&](std::size_t at, std::size_t number, std::size_t slot, std::size_t like) {
+    own[at] = static_cast<std::uint32_t>(number * slots + slot);
+    parent[at] = static_cast<std::uint32_t>(number);
+    source[at] = index[own[at]];
+    buffers_.like[at] = static_cast<std::uint32_t>(like);
+  };
+  if (place_->groups * span < lanes_) {  // lanes without a group
+    put(0, group(0), place_->slot, 0);
+    std::fill_n(own + 1, lanes_ - 1, own[0]);
+    std::fill_n(parent + 1, lanes_ - 1, parent[0]);
+    std::fill_n(source + 1, lanes_ - 1, source[0]);
+    std::fill_n(buffers_.like.data(), lanes_, 0u);
   }
-  for (std::size_t lane = place_->groups * span; lane < lanes_; ++lane) {
-    own[lane] = own[0];
-    parent[lane] = parent[0];
-    source[lane] = source[0];
+  for (std::size_t g = 0; g < place_->groups; ++g) {
+    const std::size_t number = group(g), start = lane(g);
+    for (std::size_t j = 0; j < span; ++j) {
+      const std::size_t slot = place_->slot + j;
+      put(start + j, number, slot < slots ? slot : 0, slot < slots ? start + j : start);
+    }
   }
 }
 
@@ -116,11 +122,9 @@ void BlockRunner::difference_signs(const Operation& operation, const Operation& 
 }
 
 // The signs of the mixed elements in buffers_.more_elements. Lanes after the last slot repeat the first one.
-void BlockRunner::mixed_signs(const Operation& sign, std::size_t slots, std::size_t wide) {
-  const std::size_t span = place_->span, used = place_->groups * span;
+void BlockRunner::mixed_signs(const Operation& sign, std::size_t wide) {
   put_rows(wide, bits_for(sign.out[0]), [&](std::size_t lane, std::uint64_t* row) {
-    const std::size_t slot = lane % span, from = lane >= used ? 0 : slot < slots ? lane : lane - slot;
-    kernels_.compare(buffers_.more_elements.data() + from * wide, static_cast<int>(wide), sign.at, row);
+    kernels_.compare(buffers_.more_elements.data() + buffers_.like[lane] * wide, static_cast<int>(wide), sign.at, row);
   });
 }
 

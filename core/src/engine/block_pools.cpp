@@ -92,7 +92,7 @@ std::size_t BlockRunner::elements_here(std::size_t total) const {
 }
 
 void BlockRunner::pool_floats_of_groups(const Operation& operation, std::size_t index, int counted) {
-  const std::size_t wide = size(operation.inputs), span = place_->span;
+  const std::size_t wide = size(operation.inputs);
   Storage& result = state_.values[size(operation.out[0])];
   const bool last = place_->last;
   if (operation.pool != Pool::max) {
@@ -104,7 +104,7 @@ void BlockRunner::pool_floats_of_groups(const Operation& operation, std::size_t 
       const double divisor = operation.pool == Pool::mean ? static_cast<double>(n) : 1.0;
       for (std::size_t k = 0; k < wide; ++k) {
         RunSum sum(continues() ? sums[k] : 0);
-        for (std::size_t j = 0; j < here; ++j) sum.add(floats(operation.in[0])[k * lanes_ + g * span + j]);
+        for (std::size_t j = 0; j < here; ++j) sum.add(floats(operation.in[0])[k * lanes_ + lane(g) + j]);
         sums[k] = sum.total();
         if (last) result.elements[group(g) * wide + k] = static_cast<float>(sums[k] / divisor);
       }
@@ -118,8 +118,7 @@ void BlockRunner::pool_floats_of_groups(const Operation& operation, std::size_t 
     if (counted >= 0) {
       take_counted(network_.operations[size(counted)], plan_.operations[size(counted)], g, largest);
     } else {
-      kernels_.max_groups(floats(operation.in[0]) + g * span, operation.inputs, static_cast<int>(span), 1, largest,
-                          operation.inputs);
+      kernels_.max_group(floats(operation.in[0]) + lane(g), operation.inputs, static_cast<int>(place_->span), largest);
     }
     if (!last) continue;
     const float shift = operation.shifted ? shift_of(count_of(operation, index, group(g))) : 0;
@@ -208,7 +207,7 @@ void BlockRunner::mean_bits_of_groups(const Operation& operation, std::size_t in
   std::vector<double>& ones = buffers_.sums[index];  // integers
   ones.resize(inputs);
   for (std::size_t g = 0; g < place_->groups; ++g) {
-    const std::size_t n = count_of(operation, index, group(g)), here = elements_here(n), first = g * place_->span;
+    const std::size_t n = count_of(operation, index, group(g)), here = elements_here(n), first = lane(g);
     for (std::size_t k = 0; k < inputs; ++k) {
       if (!continues()) ones[k] = 0;
       for (std::size_t j = 0; j < here; ++j) ones[k] += get_bit(slices + k * width_, first + j) ? 1 : 0;
@@ -228,7 +227,7 @@ void BlockRunner::mean_bits_of_groups(const Operation& operation, std::size_t in
 
 void BlockRunner::flatten(const Operation& operation) {
   const int from = operation.in[0];
-  const std::size_t wide = channels(from), slots = layout_->slots, span = place_->span;
+  const std::size_t wide = channels(from), slots = layout_->slots;
   const std::size_t here = elements_here(slots), start = place_->slot;
   const bool by_slot = operation.order == Order::slots;
   Storage& result = state_.values[size(operation.out[0])];
@@ -237,11 +236,11 @@ void BlockRunner::flatten(const Operation& operation) {
     if (value(from).kind == Kind::floats) {
       float* row = result.elements.data() + group(g) * slots * wide;
       if (by_slot) {
-        kernels_.transpose_floats(floats(from) + g * span, kernels_.lanes, static_cast<int>(wide),
+        kernels_.transpose_floats(floats(from) + lane(g), kernels_.lanes, static_cast<int>(wide),
                                   static_cast<int>(here), row + start * wide, static_cast<int>(wide));
       } else {
         for (std::size_t k = 0; k < wide; ++k) {
-          std::copy_n(floats(from) + k * lanes_ + g * span, here, row + k * slots + start);
+          std::copy_n(floats(from) + k * lanes_ + lane(g), here, row + k * slots + start);
         }
       }
       continue;
@@ -251,12 +250,12 @@ void BlockRunner::flatten(const Operation& operation) {
     for (std::size_t k = 0; k < wide; ++k) {
       const std::uint64_t* slice = bits(from) + k * width_;
       for (std::size_t j = 0; j < here; j += by_slot ? 1 : 64) {
-        const std::size_t lane = g * span + j;
+        const std::size_t at = lane(g) + j;
         if (by_slot) {
-          put_bits(row, (start + j) * wide + k, 1, slice[lane / 64] >> lane % 64 & 1);
+          put_bits(row, (start + j) * wide + k, 1, slice[at / 64] >> at % 64 & 1);
         } else {
           const std::size_t count = std::min<std::size_t>(64, here - j);
-          put_bits(row, k * slots + start + j, count, slice[lane / 64] >> lane % 64 & low_bits(count));
+          put_bits(row, k * slots + start + j, count, slice[at / 64] >> at % 64 & low_bits(count));
         }
       }
     }

@@ -13,6 +13,11 @@ std::size_t span_for(std::size_t elements) {
   return span;
 }
 
+std::size_t tight_span(std::size_t elements) {
+  const std::size_t span = span_for(elements);
+  return span <= 64 && 64 / std::max<std::size_t>(elements, 8) > 64 / span ? elements : span;
+}
+
 // Appends blocks for the groups at the places from `first` to `last` - 1.
 void append(GroupLayout& layout, std::size_t first, std::size_t last, std::size_t span, std::size_t lanes) {
   if (span > lanes) {
@@ -23,7 +28,7 @@ void append(GroupLayout& layout, std::size_t first, std::size_t last, std::size_
     }
     return;
   }
-  const std::size_t together = lanes / span;
+  const std::size_t together = span <= 64 ? 64 / span * (lanes / 64) : lanes / span;
   for (std::size_t place = first; place < last; place += together) {
     layout.blocks.push_back({place, std::min(together, last - place), span, 0, true});
   }
@@ -34,7 +39,7 @@ void append(GroupLayout& layout, std::size_t first, std::size_t last, std::size_
 GroupLayout layout_of(std::size_t groups, std::size_t slots, std::size_t lanes) {
   GroupLayout layout;
   layout.slots = slots;
-  append(layout, 0, groups, span_for(slots), lanes);
+  append(layout, 0, groups, tight_span(slots), lanes);
   return layout;
 }
 

@@ -77,7 +77,9 @@ std::unique_ptr<BlockBuffers> Workspace::acquire_buffers() {
   buffers->float_values.resize(network_.values.size());
   buffers->bit_values.resize(network_.values.size());
   buffers->sums.resize(network_.operations.size());
-  for (auto* lanes_of : {&buffers->own, &buffers->source, &buffers->parent, &buffers->counts}) lanes_of->resize(lanes);
+  for (auto* numbers : {&buffers->own, &buffers->source, &buffers->parent, &buffers->counts, &buffers->like}) {
+    numbers->resize(lanes);
+  }
   return buffers;
 }
 

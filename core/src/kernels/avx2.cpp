@@ -140,7 +140,7 @@ inline void slices_to_bytes(const std::uint64_t* slices, int count, std::uint8_t
 
 // All ones in the lanes of group g if bit `bit` of codes[g] is set, else zeros. A group is kField lanes.
 template <int kField>
-inline __attribute__((always_inline)) Bits spread(const std::uint32_t* codes, int bit) {
+inline __attribute__((always_inline)) Bits spread_to(const std::uint32_t* codes, int bit) {
   const auto eight = [&](int first) {  // 0 or -1 in each of eight numbers
     const __m256i own = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + first));
     return _mm256_srai_epi32(_mm256_sll_epi32(own, _mm_cvtsi32_si128(31 - bit)), 31);

@@ -106,7 +106,7 @@ inline void slices_to_bytes(const std::uint64_t* slices, int count, std::uint8_t
 
 // All ones in the lanes of group g if bit `bit` of codes[g] is set, else zeros. A group is kField lanes.
 template <int kField>
-inline __attribute__((always_inline)) Bits spread(const std::uint32_t* codes, int bit) {
+inline __attribute__((always_inline)) Bits spread_to(const std::uint32_t* codes, int bit) {
   const auto sixteen = [&](int first) {
     return static_cast<std::uint64_t>(
         _mm512_test_epi32_mask(_mm512_load_si512(codes + first), _mm512_set1_epi32(static_cast<int>(1u << bit))));

@@ -17,7 +17,7 @@
 //                    and of the upper 16 bits)
 //   popcount         the number of bits set in a word
 //   slices_to_bytes  up to eight slices to one byte per point; the first slice becomes the lowest bit
-//   spread, any_in_groups, none_in_groups     a bit per group to its lanes; whether a group has a 1, or none
+//   spread_to, any_in_groups, none_in_groups  a bit per group to its lanes; whether a group has a 1, or none
 //   transpose_square, gather_square           kSquare x kSquare floats, from rows or from rows with given numbers
 //   transpose_bytes                           kByteSquare x kByteSquare bytes
 //
@@ -67,7 +67,7 @@ constexpr Kernels make_kernels(const char* name) {
   kernels.bilinear_pool_groups = bilinear_pool_groups;
   kernels.bilinear_pool_alike = bilinear_pool_alike;
   kernels.bilinear_max_counts = bilinear_max_counts;
-  kernels.max_groups = max_groups;
+  kernels.max_group = max_group;
   kernels.transpose_floats = transpose_floats;
   kernels.gather_floats = gather_floats;
   kernels.outer_sums = outer_sums;

@@ -1,38 +1,73 @@
-// Part of body.h: the kernels on blocks of groups. A group is a field of kField successive lanes: 8, 16, 32 or 64.
+// Part of body.h: the kernels on blocks of groups.
 
 inline std::uint64_t every_output(int outputs, int word) {
   const int left = outputs - 64 * word;
   return left >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << left) - 1;
 }
 
-// The functions of an instruction set for groups, for a field that is known at run time. So the loops over outputs are
-// compiled once, not once per field.
-inline Bits spread(int field, const std::uint32_t* codes, int bit) {
-  switch (field) {
-    case 8: return spread<8>(codes, bit);
-    case 16: return spread<16>(codes, bit);
-    case 32: return spread<32>(codes, bit);
-    default: return spread<64>(codes, bit);
+// The lanes of the groups of a block, for a number of lanes per group that is known at run time. So the loops over
+// outputs are compiled once, not once per number. 8, 16, 32 and 64 lanes have functions of the instruction set. Of any
+// other number as many groups as fit are in each word, and group g is in word g % kWords.
+class Fields {
+ public:
+  explicit Fields(int field) : field_(field), per_word_(64 / field) {
+    for (int i = 0; i < per_word_ * kWords; ++i) {
+      masks_[i] = (~std::uint64_t{0} >> (64 - field)) << (i / kWords * field);
+    }
   }
-}
 
-inline std::uint64_t any_in_groups(int field, Bits lanes) {
-  switch (field) {
-    case 8: return any_in_groups<8>(lanes);
-    case 16: return any_in_groups<16>(lanes);
-    case 32: return any_in_groups<32>(lanes);
-    default: return any_in_groups<64>(lanes);
-  }
-}
+  int groups() const { return per_word_ * kWords; }
 
-inline Bits none_in_groups(int field, Bits lanes) {
-  switch (field) {
-    case 8: return none_in_groups<8>(lanes);
-    case 16: return none_in_groups<16>(lanes);
-    case 32: return none_in_groups<32>(lanes);
-    default: return none_in_groups<64>(lanes);
+  // All ones in the lanes of group g if bit `bit` of codes[g] is set, else zeros.
+  Bits spread(const std::uint32_t* codes, int bit) const {
+    switch (field_) {
+      case 8: return spread_to<8>(codes, bit);
+      case 16: return spread_to<16>(codes, bit);
+      case 32: return spread_to<32>(codes, bit);
+      case 64: return spread_to<64>(codes, bit);
+      default:
+        return together([&](int f) { return spread_to<64>(codes + f * kWords, bit) & mask(f); });
+    }
   }
-}
+
+  // Bit g: whether some lane of group g is 1.
+  std::uint64_t any(Bits lanes) const {
+    switch (field_) {
+      case 8: return any_in_groups<8>(lanes);
+      case 16: return any_in_groups<16>(lanes);
+      case 32: return any_in_groups<32>(lanes);
+      case 64: return any_in_groups<64>(lanes);
+      default: break;
+    }
+    std::uint64_t groups = 0;
+    for (int f = 0; f < per_word_; ++f) groups |= any_in_groups<64>(lanes & mask(f)) << (f * kWords);
+    return groups;
+  }
+
+  // All ones in the lanes of each group without a 1.
+  Bits none(Bits lanes) const {
+    switch (field_) {
+      case 8: return none_in_groups<8>(lanes);
+      case 16: return none_in_groups<16>(lanes);
+      case 32: return none_in_groups<32>(lanes);
+      case 64: return none_in_groups<64>(lanes);
+      default: return together([&](int f) { return none_in_groups<64>(lanes & mask(f)) & mask(f); });
+    }
+  }
+
+ private:
+  Bits mask(int f) const { return Bits::load(masks_ + f * kWords); }
+
+  template <class Part>
+  Bits together(const Part& part) const {
+    Bits all = part(0);
+    for (int f = 1; f < per_word_; ++f) all = all ^ part(f);
+    return all;
+  }
+
+  int field_, per_word_;
+  alignas(64) std::uint64_t masks_[8 * kWords];
+};
 
 // A threshold T per group. With c agreements, of which `carries` pairs were counted and s = c mod 2 is left over,
 //
@@ -43,7 +78,8 @@ inline Bits none_in_groups(int field, Bits lanes) {
 void bilinear_pool_groups(const std::uint64_t* slices, const BitslicedLayer& layer, int field,
                           const std::uint32_t* codes, int stride, const std::uint32_t* counts, std::uint64_t* scratch,
                           std::uint64_t* fired) {
-  const int groups = kLanes / field;
+  const Fields fields(field);
+  const int groups = fields.groups();
   alignas(64) std::uint32_t own[kLanes / 8];
   const auto load = [&](int m) {
     for (int g = 0; g < groups; ++g) own[g] = codes[static_cast<long>(m) * stride + counts[g]];
@@ -56,9 +92,9 @@ void bilinear_pool_groups(const std::uint64_t* slices, const BitslicedLayer& lay
             slices, layer, which, number, scratch, parity,
             [&](Counter& counter, int m) {
               load(m);
-              for (int level = 0; level < kPartLevels; ++level) counter.low[level] = spread(field, own, level);
+              for (int level = 0; level < kPartLevels; ++level) counter.low[level] = fields.spread(own, level);
               for (int level = kPartLevels; level < counter.levels; ++level) {
-                spread(field, own, level).store(counter.planes + level * kWords);
+                fields.spread(own, level).store(counter.planes + level * kWords);
               }
             },
             [](int) { return 0; },
@@ -66,9 +102,9 @@ void bilinear_pool_groups(const std::uint64_t* slices, const BitslicedLayer& lay
               load(m);
               const int top = layer.levels - 1;
               Bits carry = parity ^ broadcast_bit(bit_of(layer.odd, m));
-              carry = carry & spread(field, own, kOddCode);
+              carry = carry & fields.spread(own, kOddCode);
               for (int level = 0; level < top; ++level) carry = carry & Bits::load(planes + level * kWords);
-              fired[m] = any_in_groups(field, Bits::load(planes + top * kWords) ^ carry);
+              fired[m] = fields.any(Bits::load(planes + top * kWords) ^ carry);
               std::uint32_t flags = 0;
               for (int g = 0; g < groups; ++g) flags |= own[g];
               if (flags >> kAlwaysCode == 0) return;
@@ -82,8 +118,9 @@ void bilinear_pool_groups(const std::uint64_t* slices, const BitslicedLayer& lay
 
 void bilinear_pool_alike(const std::uint64_t* slices, const BitslicedLayer& layer, int field, std::uint64_t* scratch,
                          std::uint64_t* out, std::uint64_t* fired) {
+  const Fields fields(field);
   bilinear(slices, layer, scratch, out);
-  for (int m = 0; m < layer.outputs; ++m) fired[m] = any_in_groups(field, Bits::load(out + m * kWords));
+  for (int m = 0; m < layer.outputs; ++m) fired[m] = fields.any(Bits::load(out + m * kWords));
 }
 
 // Transposes 8 x 8 bits, byte by byte, by swapping squares of growing size.
@@ -102,7 +139,8 @@ inline std::uint64_t transpose_bits(std::uint64_t x) {
 // bit, only such lanes remain candidates. some[i] has bit i of the counts of all groups; it is transposed at the end.
 void bilinear_max_counts(const std::uint64_t* slices, const BitslicedLayer& layer, int field, std::uint64_t* scratch,
                          int* counts, int stride) {
-  const int groups = kLanes / field;
+  const Fields fields(field);
+  const int groups = fields.groups();
   each_batch(
       layer.outputs, [&](int word) { return layer.varies[word]; },
       [&](const std::uint16_t* which, int number) {
@@ -116,8 +154,8 @@ void bilinear_max_counts(const std::uint64_t* slices, const BitslicedLayer& laye
             const Bits plane = level >= 0 ? Bits::load(planes + level * kWords)
                                           : parity ^ broadcast_bit(bit_of(layer.odd, m));
             const Bits left = plane & candidates;
-            candidates = left ^ (candidates & none_in_groups(field, left));
-            some[level + 1] = any_in_groups(field, left);
+            candidates = left ^ (candidates & fields.none(left));
+            some[level + 1] = fields.any(left);
           }
           for (int first = 0; first < groups; first += 8) {
             std::uint64_t low = 0, high = 0;  // one byte per bit of the counts, then one byte per group
@@ -171,21 +209,18 @@ void gather_floats(const float* rows, int channels, const std::uint32_t* index, 
   }
 }
 
-void max_groups(const float* rows, int channels, int field, int groups, float* largest, int stride) {
+void max_group(const float* rows, int channels, int elements, float* largest) {
   for (int k = 0; k < channels; ++k, rows += kLanes) {
-    for (int g = 0; g < groups; ++g) {
-      const float* x = rows + g * field;
-      float best[8];
-      for (int j = 0; j < 8; ++j) best[j] = -__builtin_inff();
-      for (int i = 0; i < field; i += 8) {
-        for (int j = 0; j < 8; ++j) best[j] = best[j] < x[i + j] ? x[i + j] : best[j];
-      }
-      for (int j = 0; j < 4; ++j) best[j] = best[j] < best[j + 4] ? best[j + 4] : best[j];
-      for (int j = 0; j < 2; ++j) best[j] = best[j] < best[j + 2] ? best[j + 2] : best[j];
-      best[0] = best[0] < best[1] ? best[1] : best[0];
-      float& most = largest[static_cast<long>(g) * stride + k];
-      most = most < best[0] ? best[0] : most;
+    float best[8];
+    for (int j = 0; j < 8; ++j) best[j] = largest[k];
+    int i = 0;
+    for (; i + 8 <= elements; i += 8) {
+      for (int j = 0; j < 8; ++j) best[j] = best[j] < rows[i + j] ? rows[i + j] : best[j];
     }
+    for (int j = 0; i + j < elements; ++j) best[j] = best[j] < rows[i + j] ? rows[i + j] : best[j];
+    for (int j = 0; j < 4; ++j) best[j] = best[j] < best[j + 4] ? best[j + 4] : best[j];
+    for (int j = 0; j < 2; ++j) best[j] = best[j] < best[j + 2] ? best[j + 2] : best[j];
+    largest[k] = best[0] < best[1] ? best[1] : best[0];
   }
 }
 

@@ -2,7 +2,7 @@
 
 // All ones in the lanes of group g if bit `bit` of codes[g] is set, else zeros.
 template <int kField>
-inline __attribute__((always_inline)) Bits spread(const std::uint32_t* codes, int bit) {
+inline __attribute__((always_inline)) Bits spread_to(const std::uint32_t* codes, int bit) {
   constexpr int kFields = 64 / kField, kWords = kLanes / 64;
   constexpr std::uint64_t kOnes = ~std::uint64_t{0} >> (64 - kField);
   alignas(64) std::uint64_t words[kWords];

@@ -132,8 +132,9 @@ struct Kernels {
   // A Function of each number; `slope` is for leaky_relu.
   void (*function)(int which, float slope, const float* x, int count, float* out);
 
-  // Functions on a block of groups. A group has `field` successive lanes, 8, 16, 32 or 64; a block has lanes / field of
-  // them. The lanes after the last element of a group repeat elements of the group.
+  // Functions on a block of groups. A group has `field` successive lanes, from 8 to 64, in one word; a word has
+  // 64 / field groups. engine/layout.h says which lanes are those of group g. The lanes after the last element of a group
+  // repeat elements of the group.
 
   // fired[m]: bit g is 1 if some lane of group g has agreements >= its threshold for output m. Group g has the code
   // codes[m * stride + counts[g]], an initial value of the counter with flags.
@@ -150,8 +151,8 @@ struct Kernels {
   void (*bilinear_max_counts)(const std::uint64_t* slices, const BitslicedLayer& layer, int field,
                               std::uint64_t* scratch, int* counts, int stride);
 
-  // largest[g * stride + k] = max(largest[g * stride + k], x[k] in the lanes of group g) for the first `groups` groups.
-  void (*max_groups)(const float* rows, int channels, int field, int groups, float* largest, int stride);
+  // largest[k] = max(largest[k], x[k] in the lanes of a group), which may be any number of lanes.
+  void (*max_group)(const float* rows, int channels, int elements, float* largest);
 
   // Functions on elements and rows. An element has its channels next to each other.
 
