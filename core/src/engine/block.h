@@ -89,6 +89,7 @@ class BlockRunner {
   float shift_of(std::size_t n);
   void count_largest(const Operation& layer, const PreparedOperation& prepared);
   void take_counted(const Operation& layer, const PreparedOperation& prepared, std::size_t g, float* largest);
+  const Thresholds* alike_in_block(const Operation& operation, std::size_t index) const;
   void pool_bits_of_groups(const Operation& operation, std::size_t index);
   void mean_bits_of_groups(const Operation& operation, std::size_t index);
   void second_result(const Operation& operation, const PreparedOperation& prepared);

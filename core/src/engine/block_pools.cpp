@@ -163,26 +163,37 @@ void BlockRunner::take_counted(const Operation& layer, const PreparedOperation& 
   }
 }
 
+// The thresholds of a pool if all groups of this block have the same number of elements, else null.
+const Thresholds* BlockRunner::alike_in_block(const Operation& operation, std::size_t index) const {
+  const std::size_t n = count_of(operation, index, group(0));
+  for (std::size_t g = 1; g < place_->groups; ++g) {
+    if (count_of(operation, index, group(g)) != n) return nullptr;
+  }
+  return &state_.groups[index]->alike[n];
+}
+
 void BlockRunner::pool_bits_of_groups(const Operation& operation, std::size_t index) {
   const PreparedOperation& prepared = plan_.operations[index];
   const std::size_t outputs = size(operation.outputs), words = words_for(outputs);
   const std::size_t field = std::min<std::size_t>(place_->span, 64), fields = place_->span / field;
   buffers_.fired.resize(std::max(buffers_.fired.size(), words * 64));
-  if (state_.pools[index] != nullptr) {
+  const Thresholds* alike = state_.pools[index] != nullptr ? state_.pools[index].get() : alike_in_block(operation, index);
+  if (alike != nullptr) {
     buffers_.rows.resize(std::max(buffers_.rows.size(), outputs * width_));
-    kernels_.bilinear_pool_alike(bits(operation.in[0]), prepared.bitsliced[0].layer(*state_.pools[index]),
-                                 static_cast<int>(field), buffers_.kernel_scratch.data(), buffers_.rows.data(),
-                                 buffers_.fired.data());
+    kernels_.bilinear_pool_alike(bits(operation.in[0]), prepared.bitsliced[0].layer(*alike), static_cast<int>(field),
+                                 buffers_.kernel_scratch.data(), buffers_.rows.data(), buffers_.fired.data());
   } else {
-    const GroupThresholds& known = *state_.groups[index];
-    std::fill(buffers_.counts.begin(), buffers_.counts.end(), 1u);
+    const std::size_t stride = lanes_ / 8;
+    buffers_.codes_of_groups.resize(std::max(buffers_.codes_of_groups.size(), outputs * stride));
     for (std::size_t g = 0; g < place_->groups; ++g) {
-      const auto n = static_cast<std::uint32_t>(count_of(operation, index, group(g)));
-      std::fill_n(buffers_.counts.begin() + static_cast<std::ptrdiff_t>(g * fields), fields, n);
+      const std::uint32_t* codes = state_.groups[index]->codes.data() + count_of(operation, index, group(g)) * outputs;
+      for (std::size_t f = g * fields; f < (g + 1) * fields; ++f) {
+        for (std::size_t m = 0; m < outputs; ++m) buffers_.codes_of_groups[m * stride + f] = codes[m];
+      }
     }
     kernels_.bilinear_pool_groups(bits(operation.in[0]), prepared.bitsliced[0].layer(prepared.counting),
-                                  static_cast<int>(field), known.codes.data(), static_cast<int>(known.most + 1),
-                                  buffers_.counts.data(), buffers_.kernel_scratch.data(), buffers_.fired.data());
+                                  static_cast<int>(field), buffers_.codes_of_groups.data(),
+                                  buffers_.kernel_scratch.data(), buffers_.fired.data());
   }
   // Bit g of word m becomes bit m of group g.
   Storage& result = state_.values[size(operation.out[0])];

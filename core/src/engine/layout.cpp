@@ -48,8 +48,8 @@ GroupLayout layout_by_counts(const std::vector<std::uint32_t>& counts, std::size
   layout.slots = slots;
   layout.order.resize(counts.size());
   std::iota(layout.order.begin(), layout.order.end(), 0u);
-  const auto smaller = [&](std::uint32_t a, std::uint32_t b) { return span_for(counts[a]) < span_for(counts[b]); };
-  std::stable_sort(layout.order.begin(), layout.order.end(), smaller);
+  std::stable_sort(layout.order.begin(), layout.order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return counts[a] < counts[b]; });
   for (std::size_t first = 0; first < counts.size();) {
     const std::size_t span = span_for(counts[layout.order[first]]);
     std::size_t last = first;

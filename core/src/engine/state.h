@@ -23,7 +23,8 @@ struct Matrix {
 // The thresholds of a pool over groups, for every number n of elements of a group up to `most`.
 struct GroupThresholds {
   std::size_t most = 0;
-  std::vector<std::uint32_t> codes;  // outputs x (most + 1): codes for kernels.bilinear_pool_groups
+  std::vector<Thresholds> alike;     // by n, for groups that all have the same
+  std::vector<std::uint32_t> codes;  // (most + 1) x outputs: codes for kernels.bilinear_pool_groups
 };
 
 struct State {

@@ -47,11 +47,13 @@ std::shared_ptr<const GroupThresholds> Workspace::group_thresholds(std::size_t o
   const int levels = plan_.operations[operation].bitsliced[0].levels();
   auto made = std::make_shared<GroupThresholds>();
   made->most = most;
+  made->alike.resize(most + 1);
   made->codes.resize(checked_product(size(pool.outputs), most + 1));
   for (std::size_t n = 1; n <= most; ++n) {
     const std::vector<int> thresholds = max_thresholds(pool, n);
+    made->alike[n] = plan_.operations[operation].bitsliced[0].thresholds(thresholds);
     for (std::size_t m = 0; m < thresholds.size(); ++m) {
-      made->codes[m * (most + 1) + n] = threshold_code(thresholds[m], pool.inputs, levels);
+      made->codes[n * thresholds.size() + m] = threshold_code(thresholds[m], pool.inputs, levels);
     }
   }
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -77,7 +79,7 @@ std::unique_ptr<BlockBuffers> Workspace::acquire_buffers() {
   buffers->float_values.resize(network_.values.size());
   buffers->bit_values.resize(network_.values.size());
   buffers->sums.resize(network_.operations.size());
-  for (auto* numbers : {&buffers->own, &buffers->source, &buffers->parent, &buffers->counts, &buffers->like}) {
+  for (auto* numbers : {&buffers->own, &buffers->source, &buffers->parent, &buffers->like}) {
     numbers->resize(lanes);
   }
   return buffers;

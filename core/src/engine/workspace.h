@@ -23,9 +23,9 @@ struct BlockBuffers {
   Aligned<std::uint64_t> bits, kernel_scratch, mask, fired, rows;
   std::vector<const float*> float_values;         // per value: where it is now
   std::vector<const std::uint64_t*> bit_values;
-  Aligned<std::uint32_t> own, source, parent, counts;  // per lane: numbers of elements; counts: per group
-  Aligned<std::uint32_t> like;                         // per lane: the lane whose element it repeats, or itself
-  Aligned<std::uint32_t> slot_signs;
+  Aligned<std::uint32_t> own, source, parent;  // per lane: numbers of elements
+  Aligned<std::uint32_t> like;                 // per lane: the lane whose element it repeats, or itself
+  Aligned<std::uint32_t> slot_signs, codes_of_groups;
   std::vector<int> largest;               // counts of agreements: groups x outputs
   std::vector<std::vector<double>> sums;  // per operation: of a group that is larger than a block
   CodeSet codes;

@@ -75,15 +75,62 @@ class Fields {
 //
 // So the counter of the carries starts at 2^(levels - 1) - ceil(T / 2), which differs between lanes, and at the end the
 // lowest bit is added where T is odd. engine/pooled.cpp writes this initial value and the flags of T into a code.
+class ThresholdPerGroup {
+ public:
+  ThresholdPerGroup(const BitslicedLayer& layer, int field, const std::uint32_t* codes)
+      : layer_(layer), fields_(field), codes_(codes) {}
+
+  // The bits of the initial value of the counter of output m.
+  Bits start(int m, int level) const { return fields_.spread(own(m), level); }
+
+  // Which groups fire: `top` is the highest bit of the counter of output m, all(carry) keeps the lanes of `carry` in which
+  // all other bits are 1.
+  template <class All>
+  std::uint64_t fired(int m, Bits parity, Bits top, const All& all) const {
+    const std::uint32_t* codes = own(m);
+    const Bits lowest = parity ^ broadcast_bit(bit_of(layer_.odd, m));
+    std::uint64_t fired = fields_.any(top ^ all(lowest & fields_.spread(codes, kOddCode)));
+    std::uint32_t flags = 0;
+    for (int g = 0; g < fields_.groups(); ++g) flags |= codes[g];
+    if (flags >> kAlwaysCode == 0) return fired;
+    for (int g = 0; g < fields_.groups(); ++g) {
+      fired |= std::uint64_t{codes[g] >> kAlwaysCode & 1} << g;
+      fired &= ~(std::uint64_t{codes[g] >> kNeverCode & 1} << g);
+    }
+    return fired;
+  }
+
+ private:
+  const std::uint32_t* own(int m) const { return codes_ + static_cast<long>(m) * (kLanes / 8); }
+
+  const BitslicedLayer& layer_;
+  Fields fields_;
+  const std::uint32_t* codes_;
+};
+
+// With 2^L pairs of inputs the whole counter is in registers, as in fires_of().
+template <int L>
+inline void pool_groups_of(const std::uint64_t* slices, const BitslicedLayer& layer, const ThresholdPerGroup& groups,
+                           std::uint64_t* scratch, std::uint64_t* fired) {
+  Bits parity = Bits::zero();
+  carries(slices, layer.inputs, layer.pairs, parity, scratch);
+  const char* table = reinterpret_cast<const char*>(scratch);
+  for (int m = 0; m < layer.outputs; ++m) {
+    Bits counter[L];
+    for (int level = 0; level < L; ++level) counter[level] = groups.start(m, level);
+    const Bits top = groups.start(m, L) ^ tree<L>(table, layer.offsets[0] + (static_cast<long>(m) << L), counter);
+    fired[m] = groups.fired(m, parity, top, [&](Bits carry) {
+      for (int level = 0; level < L; ++level) carry = carry & counter[level];
+      return carry;
+    });
+  }
+}
+
 void bilinear_pool_groups(const std::uint64_t* slices, const BitslicedLayer& layer, int field,
-                          const std::uint32_t* codes, int stride, const std::uint32_t* counts, std::uint64_t* scratch,
-                          std::uint64_t* fired) {
-  const Fields fields(field);
-  const int groups = fields.groups();
-  alignas(64) std::uint32_t own[kLanes / 8];
-  const auto load = [&](int m) {
-    for (int g = 0; g < groups; ++g) own[g] = codes[static_cast<long>(m) * stride + counts[g]];
-  };
+                          const std::uint32_t* codes, std::uint64_t* scratch, std::uint64_t* fired) {
+  const ThresholdPerGroup groups(layer, field, codes);
+  if (layer.pairs == 64) return pool_groups_of<6>(slices, layer, groups, scratch, fired);
+  if (layer.pairs == 32) return pool_groups_of<5>(slices, layer, groups, scratch, fired);
   each_batch(
       layer.outputs, [&](int word) { return every_output(layer.outputs, word); },
       [&](const std::uint16_t* which, int number) {
@@ -91,27 +138,18 @@ void bilinear_pool_groups(const std::uint64_t* slices, const BitslicedLayer& lay
         count_from(
             slices, layer, which, number, scratch, parity,
             [&](Counter& counter, int m) {
-              load(m);
-              for (int level = 0; level < kPartLevels; ++level) counter.low[level] = fields.spread(own, level);
+              for (int level = 0; level < kPartLevels; ++level) counter.low[level] = groups.start(m, level);
               for (int level = kPartLevels; level < counter.levels; ++level) {
-                fields.spread(own, level).store(counter.planes + level * kWords);
+                groups.start(m, level).store(counter.planes + level * kWords);
               }
             },
             [](int) { return 0; },
             [&](int m, const std::uint64_t* planes) {
-              load(m);
               const int top = layer.levels - 1;
-              Bits carry = parity ^ broadcast_bit(bit_of(layer.odd, m));
-              carry = carry & fields.spread(own, kOddCode);
-              for (int level = 0; level < top; ++level) carry = carry & Bits::load(planes + level * kWords);
-              fired[m] = fields.any(Bits::load(planes + top * kWords) ^ carry);
-              std::uint32_t flags = 0;
-              for (int g = 0; g < groups; ++g) flags |= own[g];
-              if (flags >> kAlwaysCode == 0) return;
-              for (int g = 0; g < groups; ++g) {
-                fired[m] |= std::uint64_t{own[g] >> kAlwaysCode & 1} << g;
-                fired[m] &= ~(std::uint64_t{own[g] >> kNeverCode & 1} << g);
-              }
+              fired[m] = groups.fired(m, parity, Bits::load(planes + top * kWords), [&](Bits carry) {
+                for (int level = 0; level < top; ++level) carry = carry & Bits::load(planes + level * kWords);
+                return carry;
+              });
             });
       });
 }

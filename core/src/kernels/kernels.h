@@ -137,10 +137,9 @@ struct Kernels {
   // repeat elements of the group.
 
   // fired[m]: bit g is 1 if some lane of group g has agreements >= its threshold for output m. Group g has the code
-  // codes[m * stride + counts[g]], an initial value of the counter with flags.
+  // codes[m * lanes / 8 + g], an initial value of the counter with flags.
   void (*bilinear_pool_groups)(const std::uint64_t* slices, const BitslicedLayer& layer, int field,
-                               const std::uint32_t* codes, int stride, const std::uint32_t* counts,
-                               std::uint64_t* scratch, std::uint64_t* fired);
+                               const std::uint32_t* codes, std::uint64_t* scratch, std::uint64_t* fired);
 
   // The same where all groups have the thresholds of the layer. `out` is memory for one slice per output.
   void (*bilinear_pool_alike)(const std::uint64_t* slices, const BitslicedLayer& layer, int field,
