@@ -199,7 +199,7 @@ def test_distinct_rows_are_counted_one_by_one(columns):
 @pytest.mark.parametrize(
     ("method", "model", "norm"),
     [(method, model, True) for method in METHODS if method != "lsr" for model in ("pointnet-vanilla", "pointnet")]
-    + [("lsr", model, True) for model in MODELS]
+    + [pytest.param("lsr", model, True, marks=[pytest.mark.long] * (model == "pointconv")) for model in MODELS]
     + [("lsr", model, False) for model in ("pointnet-vanilla", "pointnet")],
 )
 def test_every_method_and_model_can_be_studied(method, model, norm):

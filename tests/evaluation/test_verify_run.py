@@ -60,7 +60,9 @@ def batch(clouds: int, points: int) -> np.ndarray:
     return np.random.default_rng((0, points)).normal(size=(clouds, points, 3)).astype(np.float32)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in ("pointconv", "pointcnn"))) for name in CONFIGS]
+)
 def test_a_packed_model_has_the_bits_of_its_network(name, tmp_path, monkeypatch):
     monkeypatch.setattr("bipointnet.runtime.verify.SIZES", SIZES)
     config = CONFIGS[name]

@@ -134,7 +134,10 @@ def test_negative_scales_and_flat_channels():
     assert_same(fused(x), plain(x))
 
 
-@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+@pytest.mark.parametrize(
+    "make",
+    [pytest.param(make, id=name, marks=[pytest.mark.long] * (name == "pointconv")) for name, make in MODELS.items()],
+)
 def test_fused_and_unfused_networks_have_the_same_bits_in_eval_mode(make):
     """In double precision: in single, one value in about ten million is so close to 0 that rounding decides its bit."""
     torch.manual_seed(0)
