@@ -59,7 +59,7 @@ def library_network(name: str, points: int) -> nn.Module:
             PartPointNet(CLASSES, linear="lsr", pool="ema-max", categories=4), clouds, torch.arange(8) % 4
         )
     if name == "rooms":
-        return trained_like(ScenePointNet(CLASSES, linear="lsr", pool="ema-max"), clouds)
+        return trained_like(ScenePointNet(CLASSES, in_channels=3, linear="lsr", pool="ema-max"), clouds)
     pool = {} if name == "pointconv" else {"pool": "ema-avg" if name == "pointcnn" else "ema-max"}
     return trained_like(MODELS[name](CLASSES, linear="lsr", **pool), clouds)
 
