@@ -78,7 +78,7 @@ sanitize: $(DEV_READY)
 sanitize-all: $(DEV_READY)
 	$(CMAKE) -S . -B build/sanitize-all $(SANITIZE) -DBIPOINTNET_SANITIZE_KERNELS=ON \
 	  $(BUILD_TESTS) build/sanitize-all --target core_tests -j 2 > build/sanitize-all.log || (cat build/sanitize-all.log; exit 1)
-	$(CTEST) build/sanitize-all
+	BIPOINTNET_SLOW=1 $(CTEST) build/sanitize-all
 
 # $(1): target, $(2): compiler prefix, $(3): names of the emulator
 define board
@@ -88,7 +88,7 @@ ifeq ($$(and $$(shell command -v $(2)-g++),$$(shell command -v $(3))),)
 else
 	$$(CMAKE) -S . -B build/$(1) -DCMAKE_TOOLCHAIN_FILE=core/cmake/$(2).cmake \
 	  $$(BUILD_TESTS) build/$(1) -j 2 > build/$(1).log || (cat build/$(1).log; exit 1)
-	BIPOINTNET_EMULATED=1 $$(CTEST) build/$(1)
+	BIPOINTNET_SLOW=1 $$(CTEST) build/$(1)
 endif
 endef
 $(eval $(call board,aarch64,aarch64-linux-gnu,qemu-aarch64-static qemu-aarch64))

@@ -23,8 +23,9 @@
 
 namespace bipointnet {
 
-// Whether an emulator runs the tests: 15 times slower, and qemu keeps some memory of every thread that has ended.
-inline bool emulated() { return std::getenv("BIPOINTNET_EMULATED") != nullptr; }
+// Whether an emulator or sanitizers make the tests 15 times slower; and qemu keeps some memory of every thread that has
+// ended.
+inline bool slow() { return std::getenv("BIPOINTNET_SLOW") != nullptr; }
 
 // Equal bits; all NaN are equal.
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
