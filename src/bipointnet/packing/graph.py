@@ -168,6 +168,17 @@ class Graph:
         span: dict[str, Any] = {"from": start, "to": stop}
         return self.make("slice", (node,), node.domain, stop - start, **span)
 
+    def affine_on(self, x: Node, made: Node, channels: np.ndarray) -> Node:
+        """What the affine `made` does to these of its channels, done to x."""
+
+        def run(y: np.ndarray) -> np.ndarray:
+            full = np.zeros((len(y), made.channels))
+            full[:, channels] = y
+            assert made.run is not None
+            return made.run(full)[:, channels]
+
+        return self.affine(x, made.tensors["slope"][channels], made.tensors["offset"][channels], run)
+
     def take(self, node: Node, order: np.ndarray) -> Node:
         """Channels in another order, or some of them, or some several times; moved into the layer that makes them."""
         order = np.asarray(order)
@@ -183,16 +194,7 @@ class Graph:
             rows = {"rows": tensors["rows"][order]}
             return self.make("layer", inputs, node.domain, len(order), rows, **fields)
         if op == "affine":
-            run, count = node.run, node.channels
-
-            def chosen(y: np.ndarray) -> np.ndarray:
-                full = np.zeros((len(y), count))
-                full[:, order] = y
-                assert run is not None
-                return run(full)[:, order]
-
-            inner = self.take(inputs[0], order)
-            return self.affine(inner, tensors["slope"][order], tensors["offset"][order], chosen)
+            return self.affine_on(self.take(inputs[0], order), node, order)
         if op == "function":
             return self.function(self.take(inputs[0], order), **fields)
         if op in ("gather", "broadcast", "pool"):

@@ -126,17 +126,7 @@ class Lowering:
         inner, graph = node.inputs[0], self.graph
 
         def applied(x: Node, channels: np.ndarray) -> Node:
-            if node.op == "function":
-                return graph.function(x, **node.fields)
-            run, total = node.run, node.channels
-
-            def chosen(y: np.ndarray) -> np.ndarray:
-                full = np.zeros((len(y), total))
-                full[:, channels] = y
-                assert run is not None
-                return run(full)[:, channels]
-
-            return graph.affine(x, node.tensors["slope"][channels], node.tensors["offset"][channels], chosen)
+            return graph.function(x, **node.fields) if node.op == "function" else graph.affine_on(x, node, channels)
 
         if inner.op == "concat":
             ends = np.cumsum([0, *(x.channels for x in inner.inputs)])
