@@ -9,7 +9,7 @@ INPUTS := pyproject.toml constraints.txt $(CORE)
 # Bytecode is left to the first import (or to DEV_READY): compiling all of PyTorch takes longer than the rest.
 PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
 
-.PHONY: install demo test test-all lint core-test sanitize sanitize-all long learning mutants aarch64 armhf fuzz clean
+.PHONY: install demo test test-all lint core-test sanitize sanitize-all long learning instructions mutants aarch64 armhf fuzz clean
 
 install: $(READY)
 
@@ -39,11 +39,11 @@ PYTEST = $(BIN)/pytest -n 2 --dist worksteal
 # What every change must pass; test-all is what takes longer. `.ci/run` runs both.
 test: $(DEV_READY)
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint core-test
-	$(PYTEST) -m 'not learning and not long'
+	$(PYTEST) -m 'not learning and not long and not instructions'
 
 test-all: $(DEV_READY)
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf fuzz sanitize-all
-	$(MAKE) --no-print-directory long learning mutants
+	$(MAKE) --no-print-directory long learning instructions mutants
 
 # 10,000 damaged files per format of clouds; `make test` reads 300. About 5 minutes.
 mutants: $(DEV_READY)
@@ -52,6 +52,14 @@ mutants: $(DEV_READY)
 # Tests of many seconds that a change rarely breaks alone.
 long: $(DEV_READY)
 	$(PYTEST) -m 'long and not learning'
+
+# Speed without a clock.
+instructions: $(DEV_READY)
+ifeq ($(shell command -v valgrind),)
+	@echo "instructions: SKIPPED, valgrind is not installed"
+else
+	$(PYTEST) -m instructions
+endif
 
 # Tests that train must not depend on the rounding of one CPU. PyTorch cannot compile C++ with the capability `default`.
 learning: $(DEV_READY)

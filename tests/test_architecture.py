@@ -21,7 +21,7 @@ ROOT = Path(bipointnet.__file__).parent
 MODULES = {
     "": "__init__ __main__ config delta demo errors extras files",
     "analysis": "__init__ doubling figures runs study theory",
-    "cli": "__init__ analyze bench common demo eval export inspect predict segment train verify",
+    "cli": "__init__ analyze bench common demo eval export inspect predict segment sweep train verify",
     "convert": "__init__ binarize check decide graph layers methods pools rebuild record report sites substitute trace "
     "zero_one",
     "data": "__init__ blocks cache child_process cloud_facts clouds dataset folder furniture generated gltf_files "
@@ -30,16 +30,16 @@ MODULES = {
     "evaluation": "__init__ bench_torch evaluate from_file inputs inspection metrics model_file networks predictor "
     "probe rounding segmentation unlike verify_torch",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
-    "nn": "__init__ calibrate concat_linear conv cost farthest_gpu fused_pool geometry grouped hooks init linear "
-    "methods names pools product scatter sign",
+    "nn": "__init__ calibrate codes concat_linear conv cost distinct farthest_gpu fused_pool geometry grouped hooks "
+    "init linear methods names observe pools product scatter sign",
     "packing": "__init__ analysis axes bits container cost distances float64 fold graph group_search interpolation "
     "lower methods neighbors pack program read_gather read_graphs read_layers read_math read_products read_views "
     "reading record runs searches sizes values",
     "runtime": "__init__ bench float_twin header label model operations progress reference reference_ops "
-    "reference_search verify",
+    "reference_search sweep timed_process verify",
     "training": "__init__ augment compile_check cross_validation devices facts interrupts loop partial progress "
-    "provenance recipes resume_options run_folder schedule tasks",
-    "viz": "__init__ demo_figure labeled palette render write",
+    "provenance recipes resume_options run_folder scales schedule tasks",
+    "viz": "__init__ demo_figure labeled palette render sweep_files write",
 }
 # The subsystems that each subsystem may import besides itself.
 MAY_IMPORT = {
@@ -52,11 +52,11 @@ MAY_IMPORT = {
     "nn": "delta errors",
     "models": "config errors files nn",
     "convert": "errors nn",
-    "runtime": "_core data delta errors evaluation",
+    "runtime": "_core data delta errors evaluation extras",
     "evaluation": "config data errors extras models nn packing runtime",
     "training": "config data errors evaluation extras files models nn",
     "analysis": "data delta errors evaluation files models nn runtime",
-    "packing": "_core delta errors files models nn runtime",
+    "packing": "_core config delta errors files models nn runtime",
     "viz": "data errors extras files",
     "demo": "config data evaluation models nn packing runtime training viz",
     "cli": "analysis config data demo errors evaluation extras packing runtime training viz",

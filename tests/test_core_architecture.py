@@ -142,6 +142,8 @@ FILES = {
         "delta.h",
         "elements.cpp",
         "fusion.cpp",
+        "kept.cpp",
+        "kept.h",
         "layout.cpp",
         "layout.h",
         "model.cpp",

@@ -1,6 +1,6 @@
-// Writes the initial corpus of a fuzz target into a folder: make_corpus TARGET FOLDER. For fuzz_format it is a few
-// small packed models and random programs, for fuzz_program random bytes, which choose programs; another target starts
-// with nothing.
+// Writes the initial corpus of a fuzz target into a folder: make_corpus TARGET FOLDER. For fuzz_format and
+// fuzz_reader it is a few small packed models and random programs, for fuzz_program random bytes, which choose programs;
+// another target starts with nothing.
 #include <fstream>
 #include <iostream>
 
@@ -55,7 +55,7 @@ int main(int count, char** arguments) {
   for (int i = 0; i < kPrograms && written && target == "fuzz_program"; ++i) {
     written = write(folder + "/bytes" + std::to_string(i), random_bytes(source));
   }
-  if (target != "fuzz_format") return written ? 0 : 1;
+  if (target != "fuzz_format" && target != "fuzz_reader") return written ? 0 : 1;
   written =
       write(folder + "/small.bpn", small_file().bytes()) && write(folder + "/full.bpn", full_file().bytes()) &&
       write(folder + "/scaled.bpn", scaled_file().bytes()) && write(folder + "/groups.bpn", groups_file().bytes()) &&

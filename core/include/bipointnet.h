@@ -62,6 +62,15 @@ bipointnet_status bipointnet_predict(const bipointnet_model *model, const float 
 bipointnet_status bipointnet_segment(const bipointnet_model *model, const float *cloud, size_t points, int category,
                                      int raw, unsigned threads, int *labels, float *logits);
 
+/* The most points of a cloud that bipointnet_predict uses; of a larger cloud it takes a fixed sample. 0: all points. */
+size_t bipointnet_max_points(const bipointnet_model *model);
+
+/* The points of one cloud that bipointnet_predict uses.
+ *   kept     their number
+ *   indices  NULL, or room for `points` numbers: the indices of these points, ascending */
+bipointnet_status bipointnet_kept(const bipointnet_model *model, const float *cloud, size_t points, size_t *kept,
+                                  unsigned *indices);
+
 /* The number of points per cloud in training; 1024 if the file does not say; 0 if `model` is NULL. */
 size_t bipointnet_points(const bipointnet_model *model);
 

@@ -123,7 +123,7 @@ int bipointnet_segments(const bipointnet_model* model) {
 }
 
 int bipointnet_normalizes(const bipointnet_model* model) {
-  return model != nullptr && model->model.network().normalize ? 1 : 0;
+  return model != nullptr && model->model.network().normalize != bipointnet::Normalize::none ? 1 : 0;
 }
 
 size_t bipointnet_categories(const bipointnet_model* model) {
@@ -176,6 +176,22 @@ const char* bipointnet_isa(void) {
 }
 
 const char* bipointnet_version(void) { return BIPOINTNET_VERSION; }
+
+size_t bipointnet_max_points(const bipointnet_model* model) {
+  return model == nullptr ? 0 : model->model.network().max_points;
+}
+
+bipointnet_status bipointnet_kept(const bipointnet_model* model, const float* cloud, size_t points, size_t* kept,
+                                  unsigned* indices) {
+  return guarded([&] {
+    require(model, "model");
+    require(cloud, "cloud");
+    require(kept, "kept");
+    const std::vector<std::uint32_t> found = model->model.kept_points(cloud, points);
+    *kept = found.size();
+    if (indices != nullptr) std::copy(found.begin(), found.end(), indices);
+  });
+}
 
 size_t bipointnet_points(const bipointnet_model* model) {
   return model == nullptr ? 0 : bipointnet::scan::training_points(model->model.network());

@@ -75,6 +75,16 @@ nb::object array_of(std::vector<T> values, std::initializer_list<std::size_t> sh
   return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), shape, owner));
 }
 
+nb::object kept_points(Matrix points, std::size_t most) {
+  bipointnet::KeptPoints kept;
+  {
+    nb::gil_scoped_release unlocked;
+    kept = bipointnet::kept_points(points.data(), points.shape(0), points.shape(1), most);
+  }
+  const std::size_t count = kept.index.size();
+  return count == 0 ? nb::none() : array_of(std::move(kept.index), {count});
+}
+
 // The shape of a value: without an axis for the cloud, with one for a set and two for groups.
 std::vector<std::size_t> shape_of(const bipointnet::Network& network, const bipointnet::Value& value,
                                   const std::vector<std::size_t>& sizes) {
@@ -288,6 +298,9 @@ NB_MODULE(_core, module) {
   module.def(
       "default_isa", [] { return std::string(bipointnet::find_kernels().name); },
       "The default instruction set: BIPOINTNET_ISA, or the best one.");
+  module.def("kept_points", &kept_points, nb::arg("points"), nb::arg("most"),
+             "The points of a cloud (N, C) that predictions use: all but copies, or `most` of them (0: no limit). Their\n"
+             "indices (M,) uint32, ascending; None if all are used.");
   module.def(
       "read_packed_file", [](nb::bytes path) { return read_packed_file({path.c_str(), path.size()}); }, nb::arg("path"),
       "The bytes of a packed model, given its path as bytes (`os.fsencode`). The header is checked first: after a wrong\n"

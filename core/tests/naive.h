@@ -2,6 +2,10 @@
 // exact in every bit when it is compiled with -ffp-contract=off.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+#include <map>
+
 #include "naive_ops.h"
 
 namespace bipointnet::naive {
@@ -93,7 +97,7 @@ class Interpreter {
       case Op::transform: return transformed(op);
       case Op::mix: return mix(a, operand(op, 1), extent_of(op.in[1]));
       case Op::outer: return outer(a, operand(op, 1), extent_of(op.in[0]));
-      case Op::pool: return pool(op, a, extent_of(op.in[0]));
+      case Op::pool: return pool(op, a, optional_operand(op, 1), extent_of(op.in[0]));
       case Op::sign: return signs(op, a);
       case Op::mean_abs: return mean_abs(op, a);
       case Op::bilinear: return thresholded(op, a.rows, Counts(op, a));
@@ -207,15 +211,73 @@ class Interpreter {
   std::vector<Value> values_;
 };
 
-// All values of a network, by number, for cloud = points x channels. raw: the cloud is not normalized, whatever the
-// network says. Throws Refused. Logits that are not finite are not refused.
-inline std::vector<Value> run(const Network& network, const std::vector<float>& cloud, bool raw, int category) {
-  const bool normalizes = network.normalize && !raw;
-  return Interpreter(network).run(normalizes ? normalized(cloud, size(network.channels)) : cloud, category);
+// Its order decides which points of a large cloud are used.
+inline std::uint64_t rank_of(const float* point, std::size_t channels) {
+  std::uint64_t rank = 0;
+  for (std::size_t c = 0; c < channels; ++c) {
+    std::uint32_t bits = 0;
+    if (point[c] != 0) std::memcpy(&bits, &point[c], sizeof bits);
+    rank ^= bits;
+    rank *= 11400714819323198485u;
+    rank ^= rank / 4294967296u;
+  }
+  return rank;
 }
 
-inline const std::vector<float>& logits(const Network& network, const std::vector<Value>& values) {
-  return values[size(network.operations.back().out[0])].floats;
+// The `most` points with the lowest ranks, in order, of a cloud without copies.
+inline std::vector<float> thinned(const std::vector<float>& cloud, std::size_t channels, std::size_t most) {
+  std::vector<std::pair<std::uint64_t, std::size_t>> order;
+  for (std::size_t i = 0; i < cloud.size(); i += channels) order.push_back({rank_of(&cloud[i], channels), i});
+  std::sort(order.begin(), order.end());
+  std::vector<std::size_t> starts;
+  for (std::size_t i = 0; i < std::min(most, order.size()); ++i) starts.push_back(order[i].second);
+  std::sort(starts.begin(), starts.end());
+  std::vector<float> kept;
+  for (const std::size_t start : starts) {
+    for (std::size_t c = 0; c < channels; ++c) kept.push_back(cloud[start + c]);
+  }
+  return kept;
+}
+
+// The points of a cloud that equal no earlier point, and for each point the number of the one that it equals.
+struct Distinct {
+  std::vector<float> points;
+  std::vector<std::size_t> place;
+};
+
+inline Distinct distinct_points(const std::vector<float>& cloud, std::size_t channels) {
+  Distinct found;
+  std::map<std::vector<float>, std::size_t> known;  // -0 < +0 is false, so they are equal
+  for (std::size_t i = 0; i < cloud.size(); i += channels) {
+    const auto first = cloud.begin() + static_cast<std::ptrdiff_t>(i);
+    const std::vector<float> point(first, first + static_cast<std::ptrdiff_t>(channels));
+    const auto [at, is_new] = known.emplace(point, known.size());
+    if (is_new) found.points.insert(found.points.end(), point.begin(), point.end());
+    found.place.push_back(at->second);
+  }
+  return found;
+}
+
+// All values of a network, by number, for all points of cloud = points x channels. raw: the cloud is not normalized,
+// whatever the network says. Throws Refused. Logits that are not finite are not refused.
+inline std::vector<Value> run(const Network& network, const std::vector<float>& cloud, bool raw, int category) {
+  const Normalize how = raw ? Normalize::none : network.normalize;
+  return Interpreter(network).run(normalized(cloud, size(network.channels), how), category);
+}
+
+// The logits of a cloud: those of its distinct points, at most max_points. A copy of a point has those of the point.
+inline std::vector<float> logits(const Network& network, const std::vector<float>& cloud, bool raw, int category) {
+  Distinct distinct = distinct_points(cloud, size(network.channels));
+  if (network.max_points > 0) distinct.points = thinned(distinct.points, size(network.channels), network.max_points);
+  const std::vector<Value> values = run(network, distinct.points, raw, category);
+  const std::vector<float>& found = values[size(network.operations.back().out[0])].floats;
+  if (!network.per_point()) return found;
+  std::vector<float> expanded;
+  for (const std::size_t point : distinct.place) {
+    const auto first = found.begin() + static_cast<std::ptrdiff_t>(point * network.classes.size());
+    expanded.insert(expanded.end(), first, first + static_cast<std::ptrdiff_t>(network.classes.size()));
+  }
+  return expanded;
 }
 
 // The cloud of the golden vector, before it is normalized.

@@ -22,13 +22,15 @@ inline double eight_sums(const std::vector<double>& numbers) {
 }
 
 // The unit sphere. cloud: points x channels.
-inline std::vector<float> normalized(std::vector<float> cloud, std::size_t channels) {
+inline std::vector<float> normalized(std::vector<float> cloud, std::size_t channels, Normalize how) {
+  if (how == Normalize::none) return cloud;
   const std::size_t points = cloud.size() / channels;
   std::vector<std::vector<double>> axes(3);
   for (std::size_t c = 0; c < 3; ++c) {
     for (std::size_t i = 0; i < points; ++i) axes[c].push_back(double{cloud[i * channels + c]});
-    const double mean = eight_sums(axes[c]) / static_cast<double>(points);
-    for (double& x : axes[c]) x -= mean;
+    const auto [low, high] = std::minmax_element(axes[c].begin(), axes[c].end());
+    const double center = how == Normalize::mean ? eight_sums(axes[c]) / static_cast<double>(points) : (*low + *high) / 2 + 0.0;
+    for (double& x : axes[c]) x -= center;
   }
   double r = 0;
   for (std::size_t i = 0; i < points; ++i) {
@@ -208,10 +210,21 @@ inline double sum_in_runs(const Value& x, std::size_t first, std::size_t count, 
   return total;
 }
 
-inline Value pool(const Operation& op, const Value& x, const Extent& extent) {
+inline std::size_t distinct_rows(const Value& x, std::size_t first, std::size_t count) {
+  std::set<std::vector<std::uint8_t>> rows;
+  for (std::size_t i = first; i < first + count; ++i) {
+    rows.emplace(x.bits.begin() + static_cast<std::ptrdiff_t>(i * x.columns),
+                 x.bits.begin() + static_cast<std::ptrdiff_t>((i + 1) * x.columns));
+  }
+  return rows.size();
+}
+
+// `codes`: the bits whose distinct rows are counted, or null.
+inline Value pool(const Operation& op, const Value& x, const Value* codes, const Extent& extent) {
   Value y = floats_of(extent.parents, x.columns);
   for (std::size_t i = 0; i < y.rows; ++i) {
-    const std::size_t count = extent.counted(i, op.over);
+    const std::size_t count =
+        codes == nullptr ? extent.counted(i, op.over) : distinct_rows(*codes, i * extent.slots, extent.slots);
     for (std::size_t c = 0; c < y.columns; ++c) {
       const std::size_t first = i * extent.slots;
       if (op.pool == Pool::max) {
@@ -224,15 +237,6 @@ inline Value pool(const Operation& op, const Value& x, const Extent& extent) {
     }
   }
   return y;
-}
-
-inline std::size_t distinct_rows(const Value& x, std::size_t first, std::size_t count) {
-  std::set<std::vector<std::uint8_t>> rows;
-  for (std::size_t i = first; i < first + count; ++i) {
-    rows.emplace(x.bits.begin() + static_cast<std::ptrdiff_t>(i * x.columns),
-                 x.bits.begin() + static_cast<std::ptrdiff_t>((i + 1) * x.columns));
-  }
-  return rows.size();
 }
 
 // The pooled bits of one layer; thresholded() gives its second result.

@@ -159,7 +159,7 @@ inline std::string manifest_of(const Network& network) {
   return std::string("{\"format\":2,\"model\":\"made up\",\"task\":\"") + name_of(network.task) +
          "\",\"classes\":" + list_of_names(network.classes) + categories +
          ",\"channels\":" + std::to_string(network.channels) + ",\"normalize\":\"" +
-         (network.normalize ? "sphere" : "none") + "\",\"program\":[" + program +
+         (network.normalize == Normalize::mean ? "sphere" : network.normalize == Normalize::box ? "box" : "none") + "\",\"program\":[" + program +
          "],\"golden\":{\"seed\":" + std::to_string(network.golden_seed) +
          ",\"points\":" + std::to_string(network.golden_points) +
          ",\"tolerance\":" + text_of(network.golden_tolerance) + "},\"training\":{}}";

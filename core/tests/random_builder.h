@@ -29,7 +29,7 @@ class Builder {
 
   Builder(Source& chosen, int channels, int classes) : source(chosen) {
     network.channels = channels;
-    network.normalize = source.one_in(2);
+    network.normalize = static_cast<Normalize>(source.below(3));
     for (int i = 0; i < classes; ++i) network.classes.push_back("class " + std::to_string(i));
     network.domains.push_back({});
     Domain points;
@@ -169,10 +169,12 @@ class Builder {
 
   int outer(int w, int x) { return add(Op::outer, {w, x}, Kind::floats, parent(w), channels(w) * channels(x)); }
 
-  int pool(int a, Pool kind, Over over, bool shifted) {
-    const int result = add(Op::pool, {a}, Kind::floats, parent(a), channels(a));
+  // `codes`: bits over the same domain, whose distinct rows are counted instead of `over`; or -1.
+  int pool(int a, Pool kind, Over over, bool shifted, int codes = -1) {
+    const std::vector<int> operands = codes < 0 ? std::vector<int>{a} : std::vector<int>{a, codes};
+    const int result = add(Op::pool, operands, Kind::floats, parent(a), channels(a));
     last().pool = kind;
-    last().over = over;
+    last().over = codes < 0 ? over : Over::distinct;
     last().shifted = shifted;
     return result;
   }

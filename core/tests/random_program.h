@@ -278,7 +278,9 @@ class Program {
     const int a = pick([&](int v) { return floats(v) && !of_cloud(v); });
     const Pool pool = source_.one_of<Pool>({Pool::max, Pool::max, Pool::mean, Pool::sum});
     const Over over = source_.one_of<Over>({Over::points, Over::neighbors});
-    const int result = b_.pool(a, pool, over, pool == Pool::max && source_.one_in(2));
+    const int bits_here = pool == Pool::max ? pick([&](int v) { return bits(v) && same_domain(v, a); }) : kNone;
+    const int codes = bits_here != kNone && source_.one_in(3) ? bits_here : -1;
+    const int result = b_.pool(a, pool, over, pool == Pool::max && source_.one_in(2), codes);
     if (pool != Pool::sum) keep_calm(a, result);
   }
 

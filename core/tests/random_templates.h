@@ -274,11 +274,13 @@ class Templates {
     const int indices = b.nearest(x, x, ties, neighbors(), source_.one_in(4) ? 2 : 1);
     const int center = b.broadcast(x, indices);
     const int edges = b.concat({b.arithmetic(Op::subtract, b.gather(x, indices), center), center});
-    const int features =
-        source_.one_in(2) ? b.bilinear_float(first_bits(b, edges), narrow(), activation())
-                          : b.function(b.dense(edges, narrow(), Activation::none), Function::leaky_relu);
+    const bool binary = source_.one_in(2);
+    const int codes = binary ? first_bits(b, edges) : -1;
+    const int features = binary ? b.bilinear_float(codes, narrow(), activation())
+                                : b.function(b.dense(edges, narrow(), Activation::none), Function::leaky_relu);
     const Over over = source_.one_of<Over>({Over::points, Over::neighbors});
-    return b.pool(features, Pool::max, over, source_.one_in(2));
+    const int counted = source_.one_in(3) ? codes : -1;
+    return b.pool(features, Pool::max, over, source_.one_in(2), counted);
   }
 
   Sizes sizes_;

@@ -157,6 +157,18 @@ void check_clouds() {
   CHECK(error_has("cloud is NULL"));
   CHECK_EQUAL(bipointnet_predict(model, cloud, 1, 1, 0, 1, nullptr), BIPOINTNET_ERROR_INPUT);
   CHECK(error_has("logits is NULL"));
+  const float repeated[12] = {1, 2, 3, -4, 5, -6, 1, 2, 3, 0, 0, 0};
+  unsigned indices[4];
+  std::size_t kept = 0;
+  CHECK_EQUAL(bipointnet_max_points(model), 0u);
+  CHECK_EQUAL(bipointnet_max_points(nullptr), 0u);
+  CHECK_EQUAL(bipointnet_kept(model, repeated, 4, &kept, indices), BIPOINTNET_OK);
+  CHECK(kept == 3 && indices[0] == 0 && indices[1] == 1 && indices[2] == 3);
+  CHECK_EQUAL(bipointnet_kept(model, cloud, 2, &kept, nullptr), BIPOINTNET_OK);
+  CHECK_EQUAL(kept, 2u);
+  CHECK_EQUAL(bipointnet_kept(model, cloud, 0, &kept, nullptr), BIPOINTNET_ERROR_INPUT);
+  CHECK_EQUAL(bipointnet_kept(model, cloud, 2, nullptr, nullptr), BIPOINTNET_ERROR_INPUT);
+  CHECK(error_has("kept is NULL"));
   CHECK_EQUAL(bipointnet_segment(model, cloud, 2, -1, 0, 1, labels, logits), BIPOINTNET_ERROR_INPUT);
   CHECK(std::strstr(bipointnet_error(), "a model with task classify, expected one with task part or semantic") !=
         nullptr);

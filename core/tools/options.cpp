@@ -40,9 +40,9 @@ constexpr const char* kHelp =
     "  --help       print this help\n"
     "  --version    print the version and the instruction set in use\n"
     "\n"
-    "A classifier is given as many points as in training: more are sampled down, a mesh\n"
-    "is sampled. Exit code 0; 2 if a FILE has no prediction, after one sentence for each\n"
-    "such FILE on standard error.\n";
+    "A classifier uses at most as many points as the model says and takes a sample of a\n"
+    "larger cloud or of a mesh. Exit code 0; 2 if a FILE has no prediction, after one\n"
+    "sentence for each such FILE on standard error.\n";
 
 unsigned number_option(const std::string& name, std::string_view text, unsigned most) {
   unsigned number = 0;

@@ -52,18 +52,18 @@ double largest_side(const Cloud& cloud) {
 }
 
 void classify(const bipointnet_model* model, const Cloud& cloud, const Options& options, Prediction& prediction) {
-  const std::size_t wanted = bipointnet_points(model);
-  const std::vector<float> points = cloud.faces.empty()
-                                        ? scan::sample_points(cloud.points.data(), cloud.size(), wanted)
-                                        : scan::sample_surface(cloud.points.data(), cloud.faces, wanted);
+  const std::size_t usual = bipointnet_points(model), most = bipointnet_max_points(model);
+  const std::vector<float> points =
+      cloud.faces.empty() ? cloud.points
+                          : scan::sample_surface(cloud.points.data(), cloud.faces, most > 0 ? most : usual);
+  const std::size_t count = points.size() / 3;
   std::vector<float> logits(bipointnet_classes(model));
-  prediction.points = points.size() / 3;
-  require_ok(bipointnet_predict(model, points.data(), 1, prediction.points, 0, options.threads, logits.data()),
-             prediction.file);
+  require_ok(bipointnet_predict(model, points.data(), 1, count, 0, options.threads, logits.data()), prediction.file);
+  require_ok(bipointnet_kept(model, points.data(), count, &prediction.points, nullptr), prediction.file);
   prediction.top = guesses_of(model, logits, options.most_probable());
   const std::vector<std::string> unlike =
       unlike_training(bipointnet_manifest(model), largest_side(cloud),
-                      cloud.faces.empty() ? cloud.size() : wanted, prediction.top[0].probability);
+                      cloud.faces.empty() ? cloud.size() : usual, prediction.top[0].probability);
   prediction.warnings.insert(prediction.warnings.end(), unlike.begin(), unlike.end());
 }
 

@@ -68,6 +68,9 @@ def cloud_suffixes() -> str:
 def pack_signs(values: NDArray[np.float32]) -> NDArray[np.uint64]:
     """Pack the signs of (rows, columns) into (rows, ceil(columns / 64)) words; a bit is 1 where the value is >= 0."""
 
+def kept_points(points: NDArray[np.float32], most: int) -> NDArray[np.uint32] | None:
+    """Indices of the points of a cloud (N, C) that predictions use, ascending, or None for all. most = 0: no limit."""
+
 def delta(n: int) -> float:
     """The shift of a max pool over n points."""
 

@@ -19,8 +19,9 @@ CHOICES = {
     "model": ("pointnet-vanilla", "pointnet", "pointnet2", "dgcnn", "pointcnn", "pointconv"),
     "method": ("fp", "bnn", "xnor", "xnor++", "bi-real", "abc-net", "ir-net", "lsr"),
     "gradient": ("clip", "polynomial"),
-    "pool": ("max", "avg", "ema-max", "ema-avg"),
-    "recipe": ("auto", "paper"),
+    "pool": ("max", "avg", "ema-max", "ema-max-points", "ema-avg"),
+    "recipe": ("auto", "tuned", "paper"),
+    "center": ("mean", "box"),
     "optimizer": ("adam", "adamw"),
     "up": ("x", "y", "z"),
     "device": ("auto", "cpu", "cuda"),
@@ -36,8 +37,8 @@ PAPER: dict[str, dict[str, Any]] = {
 # What papers call a backbone -> its name here, where the nearest spelling would be another backbone.
 COMMON_NAMES = {"pointnet++": "pointnet2"}
 
-# The backbones that can label points.
-SEGMENTATION_MODELS = ("pointnet", "pointnet-vanilla")
+# The backbones that treat every point alike but for their T-Nets, and can label points.
+POINTNETS = ("pointnet", "pointnet-vanilla")
 
 # The methods that --gradient cannot change, and why.
 OWN_GRADIENTS = {
@@ -59,13 +60,14 @@ def _option(default: Any, help: str, **limits: float) -> Any:
 class Config:
     """A training run: the network and the recipe. Invalid or contradicting values raise UserError.
 
-    Defaults are the paper's recipe. Those that depend on the task are filled in from PAPER, and the pool from the
-    backbone and the method. `recipe` only records where the others come from: `training.recipes` computes them.
+    Defaults are the paper's recipe, but for EMA-max, which counts distinct codes. Those that depend on the task are
+    filled in from PAPER, and the pool from the backbone, the method and the recipe. Otherwise `recipe` only records
+    where the options come from: `training.recipes` computes them.
 
     Example:
         >>> config = Config(method="lsr", epochs=20)
         >>> config.model, config.pool, config.points, config.recipe
-        ('pointnet-vanilla', 'ema-max', 1024, 'paper')
+        ('pointnet-vanilla', 'ema-max', 1024, 'tuned')
         >>> Config(task="part").epochs
         250
     """
@@ -83,7 +85,7 @@ class Config:
     )
     pool: str | None = _option(
         None,
-        "Pool over points: max, avg, ema-max, ema-avg (default: ema-max; fp: max; pointcnn: a mean).",
+        "Pool over points: max, avg, ema-max, ema-max-points, ema-avg (default: ema-max; fp: max; pointcnn: a mean).",
     )
     binary_first: bool = _option(False, "Binarize the first layer too.")
     binary_last: bool = _option(False, "Binarize the last layer too.")
@@ -94,8 +96,12 @@ class Config:
     category: str | None = _option(None, "Task part: train on one category only, or `each`: one network per category.")
     fold: str | None = _option(None, "Task semantic, S3DIS: the area to test on (default: Area_5), or `each`.")
     recipe: str = _option(
-        "paper",
-        "Source of options that are not given: auto (the number of clouds), or paper (default for published data).",
+        "tuned",
+        "Source of options that are not given: auto (by number of clouds), tuned (default for published data), paper.",
+    )
+    center: str = _option(
+        None,
+        "What becomes the origin of a cloud: its mean point, or the middle of its box (recipe auto: box).",
     )
     points: int = _option(
         None, "Points per cloud, drawn anew in every epoch (default: 1024; part: 2048; semantic: 4096).", least=1
@@ -127,7 +133,10 @@ class Config:
         if own is None and self.pool is not None:
             raise UserError(f"{self.model} has no pool; found pool {self.pool!r}; leave --pool out")
         if self.pool is None:
+            own = "ema-max-points" if own == "ema-max" and self.recipe == "paper" else own
             object.__setattr__(self, "pool", own)
+        if self.center is None:
+            object.__setattr__(self, "center", "box" if self.recipe == "auto" and self.task == "classify" else "mean")
         for name, choices in CHOICES.items():
             value = getattr(self, name)
             if value not in choices and not self._is_free(name, value):
@@ -139,10 +148,8 @@ class Config:
                 f"gradient is {self.gradient!r} with method {self.method!r}, {OWN_GRADIENTS[self.method]}; leave "
                 "--gradient out"
             )
-        if self.task != "classify" and self.model not in SEGMENTATION_MODELS:
-            raise UserError(
-                f"model is {self.model!r} with task {self.task!r}; expected one of {', '.join(SEGMENTATION_MODELS)}"
-            )
+        if self.task != "classify" and self.model not in POINTNETS:
+            raise UserError(f"model is {self.model!r} with task {self.task!r}; expected one of {', '.join(POINTNETS)}")
         for name, task in (("category", "part"), ("fold", "semantic")):
             if getattr(self, name) is not None and self.task != task:
                 raise UserError(
@@ -169,6 +176,17 @@ class Config:
             raise UserError(
                 f"init_bias_std is {self.init_bias_std} without BatchNorm; expected 0, or leave --no-norm out"
             )
+
+    @property
+    def max_points(self) -> int | None:
+        """The most points of a cloud that a prediction of the trained network uses; None: all, as each has a label.
+
+        PointNets whose pool counts distinct codes gain from up to four times as many points as in training
+        (docs/theory.md). Neighborhoods, and a shift by the number of points, depend on the density of the training.
+        """
+        if self.task != "classify":
+            return None
+        return self.points * (4 if self.model in POINTNETS and self.pool == "ema-max" else 1)
 
     @staticmethod
     def _is_free(name: str, value: Any) -> bool:

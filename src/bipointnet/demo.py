@@ -31,7 +31,7 @@ from bipointnet.viz import demo_figure
 
 POINTS = 128
 VERIFIED_CLOUDS, BENCH_ROUNDS = 50, 50
-LENGTH: dict[str, Any] = {"points": POINTS, "epochs": 18, "batch": 32, "device": "cpu"}
+LENGTH: dict[str, Any] = {"points": POINTS, "epochs": 18, "batch": 32, "device": "cpu", "center": "box"}
 SHORT_RECIPE: dict[str, Any] = {**LENGTH, "lr": 0.01, "warmup": 1.0, "clip": 1.0, "label_smoothing": 0.1}
 # The naive network trains as long as the others, but with the paper's recipe. Clipped gradients would keep it from
 # collapsing: BatchNorm's bias then learns some of the shift that EMA-max has from the start.
@@ -85,11 +85,11 @@ def train_all(
 
 def load_trained(name: str, figures: dict[str, Any], data: PointClouds, folder: Path) -> TrainedNetwork:
     """Load the last epoch of a finished run and evaluate it."""
-    model, _ = checkpoint.load_run(folder)
+    model, facts = checkpoint.load_run(folder)
     history = checkpoint.load(folder / "resume.safetensors")[1]["history"]
-    evaluation = evaluate(
-        model, torch.from_numpy(data.test.points), data.test.labels, len(data.classes), figures["points"]
-    )
+    clouds = torch.from_numpy(data.test.points)
+    center = facts["config"]["center"]
+    evaluation = evaluate(model, clouds, data.test.labels, len(data.classes), figures["points"], center)
     return TrainedNetwork(name, folder, figures, deployed_bytes(model), evaluation, history)
 
 

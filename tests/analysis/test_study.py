@@ -146,8 +146,12 @@ def test_the_scale_of_a_layer_cancels_if_and_only_if_batchnorm_follows():
     clouds = blobs(0, 16, 32)
     model = PointNet(3, linear=BinaryLinear.of(LSR()), pool=EntropyMax(), binary_last=True)
     set_random_biases(model)
-    calibrate(model, normalize(torch.from_numpy(clouds.points)))
-    found = double_scales(model, (normalize(torch.from_numpy(clouds.points)),), torch.from_numpy(clouds.labels))
+    for module in model.modules():
+        if isinstance(module, PointNorm):
+            module.eps = 1e-12  # so that the scale cancels up to rounding
+    points = normalize(torch.from_numpy(clouds.points)).double()
+    calibrate(model.double(), points)
+    found = double_scales(model, (points,), torch.from_numpy(clouds.labels))
     # No BatchNorm follows the last layer of a T-Net or of the network.
     bare = {f"{name}.last" for name, module in model.named_modules() if isinstance(module, TNet)} | {"last"}
     assert bare < found.keys()
@@ -155,8 +159,8 @@ def test_the_scale_of_a_layer_cancels_if_and_only_if_batchnorm_follows():
         if name in bare:
             assert moved > 1
         else:
-            assert moved < 0.1
-            assert turned < 0.5
+            assert moved < 1e-6
+            assert turned < 1e-6
     assert found["last"][0] == pytest.approx(100, rel=1e-4), "twice the logits"
 
 
@@ -186,14 +190,6 @@ def test_angle_between_gradients(angle):
     assert degrees(a, b) == pytest.approx(angle, abs=1e-9)
     assert degrees(a, torch.zeros(2)) == 90
     assert degrees(torch.zeros(2), torch.zeros(2)) == 0
-
-
-@pytest.mark.parametrize("columns", [1, 7, 8, 9, 100])
-def test_distinct_rows_are_counted_one_by_one(columns):
-    bits = np.random.default_rng(columns).random((40, columns)) < 0.5
-    bits[7:20] = bits[3]
-    assert analysis.distinct_rows(bits) == len({*map(tuple, bits)})
-    assert analysis.distinct_rows(bits[:0]) == 0
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,17 @@ MISTAKES = {
     ),
     "bench of nothing": (["bench", "nowhere"], ["nowhere"]),
     "bench of no points": (["bench", "hollow.bpn", "--points", "0"], ["points is 0"]),
+    "bench of several sizes": (["bench", "hollow.bpn", "--points", "32,64"], ["'32,64'", "one integer", "add --sweep"]),
+    "bench of a size in words": (["bench", "hollow.bpn", "--points", "many"], ["--points is 'many'", "integers"]),
+    "picture of one size": (["bench", "hollow.bpn", "--picture", "a.png"], ["--picture is 'a.png'", "add --sweep"]),
+    "clouds of one size": (["bench", "hollow.bpn", "--clouds", "0"], ["--clouds is '0'", "add --sweep"]),
+    "sweep over words": (["bench", "hollow.bpn", "--sweep", "--points", "32,many"], ["'32,many'", "such as 32,1024"]),
+    "sweep over no points": (["bench", "hollow.bpn", "--sweep", "--points", "0,32"], ["points is 0", "from 1 to"]),
+    "sweep without rounds": (["bench", "hollow.bpn", "--sweep", "--rounds", "0"], ["rounds is 0", "at least 1"]),
+    "sweep with no threads": (["bench", "hollow.bpn", "--sweep", "--threads", "0"], ["threads is 0", "from 1 to"]),
+    "sweep into a folder": (["bench", "hollow.bpn", "--sweep", "-o", "empty"], ["'empty'", "ends in .json"]),
+    "sweep drawn as JPEG": (["bench", "hollow.bpn", "--sweep", "--picture", "a.jpg"], ["'a.jpg'", "ends in .png"]),
+    "sweep of a damaged model": (["bench", "hollow.bpn", "--sweep", "-o", "a.json"], ["hollow.bpn", "damaged"]),
     "demo into a file": (["demo", "-o", "nan.xyz"], ["nan.xyz", "a file", "-o"]),
 }
 

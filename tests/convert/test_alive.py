@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from bipointnet import UserError, binarize, calibrate
 from bipointnet.convert import report_of
-from bipointnet.nn import METHODS, BinaryConv, BinaryLinear, delta
+from bipointnet.nn import METHODS, BinaryConv, BinaryLinear, ScatterPool, delta
 from bipointnet.nn.hooks import hooked
 
 
@@ -161,7 +161,7 @@ def test_scattered_pools_have_both_bits(plain_last):
     assert all(0.25 < share < 0.75 for share in shares.values()), shares
 
 
-def test_the_count_of_a_scattered_pool_is_the_number_of_its_elements():
+def test_a_pool_over_edges_counts_elements_and_one_over_clouds_counts_codes():
     torch.manual_seed(0)
     given = graph_of_clouds()
     float_network = GraphPointNet2(plain_last=False)
@@ -175,3 +175,6 @@ def test_the_count_of_a_scattered_pool_is_the_number_of_its_elements():
     shift = torch.tensor([delta(max(n, 1)) for n in counts.tolist()])
     assert len(set(counts.tolist())) > 5
     torch.testing.assert_close(pooled[0], pooled[1] - shift.unsqueeze(1))
+    pools = {name: module.codes.layer for name, module in ema.named_modules() if isinstance(module, ScatterPool)}
+    assert [name for name, layer in pools.items() if layer is not None] == ["pool"], "the pool over clouds"
+    assert pools["pool"] is ema.get_submodule("sa3.lins.1")

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
+from codes import shift_by_codes
 from foreign_networks import (
     NETWORKS,
     PUBLISHED,
@@ -37,7 +38,6 @@ from bipointnet.nn import (
     BinaryLinear,
     EntropyMax,
     calibrate,
-    delta,
     hard_sign,
 )
 
@@ -253,8 +253,8 @@ def test_every_rectifier_becomes_hardtanh_and_is_removed_before_a_pool(activatio
     network = binarize(model)
     report = report_of(network)
     assert [row.now for row in report if row.kind == "activation"] == ["removed", "Hardtanh"]
-    features = network.norm(network.hidden(torch.tanh(network.first(x))))
-    pooled = features.max(2).values - delta(12)
+    read = torch.tanh(network.first(x))
+    pooled = network.norm(network.hidden(read)).max(2).values - shift_by_codes(read)
     torch.testing.assert_close(network(x), network.last(F.hardtanh(network.head(pooled))))
 
 
@@ -274,8 +274,9 @@ def test_an_activation_before_a_pool_and_other_layers_is_removed_for_the_pool_on
     torch.manual_seed(0)
     network = binarize(Segmenter().double())
     x = torch.randn(5, 3, 12).double()
-    normed = network.norm(network.hidden(torch.tanh(network.first(x))))
-    whole = (normed.max(2, keepdim=True).values - delta(12)).expand(-1, -1, 12)
+    read = torch.tanh(network.first(x))
+    normed = network.norm(network.hidden(read))
+    whole = (normed.max(2).values - shift_by_codes(read)).unsqueeze(2).expand(-1, -1, 12)
     expected = network.last(F.hardtanh(network.mix(torch.cat([F.hardtanh(normed), whole], 1))))
     torch.testing.assert_close(network(x), expected)
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from codes import shift_by_codes
 from foreign_networks import (
     FourLayers,
     PoolingNet,
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from bipointnet import UserError, binarize
 from bipointnet.convert import report_of
 from bipointnet.nn import (
+    EntropyMax,
     MaxPool,
     MeanPool,
     MeasuredMax,
@@ -66,21 +68,50 @@ def test_every_pool_over_points_becomes_an_ema_pool_of_the_batchnorm_output(spel
     report = report_of(network)
     mean = "mean" in spelling or "vg" in spelling
     assert [row.now for row in report if row.kind == "pool"] == ["EntropyMean" if mean else "EntropyMax"]
-    normed = network.norm(network.hidden(torch.tanh(network.first(x)))).flatten(2)  # (B, 16, 12)
-    pooled = normed.mean(2) if mean else normed.max(2).values - delta(12)
+    read = torch.tanh(network.first(x))
+    normed = network.norm(network.hidden(read)).flatten(2)  # (B, 16, 12)
+    pooled = normed.mean(2) if mean else normed.max(2).values - shift_by_codes(read)
     torch.testing.assert_close(network(x), network.last(F.hardtanh(network.head(pooled))))
 
 
 @pytest.mark.parametrize("points", [1, 2, 7, 40])
-def test_delta_follows_the_number_of_points_at_run_time(points):
+@pytest.mark.parametrize("over", ["distinct", "points"])
+def test_delta_follows_the_codes_or_points_at_run_time(points, over):
     torch.manual_seed(0)
     model, x = PoolingNet().double(), torch.randn(5, 3, points).double()
-    ema, plain = binarize(model), binarize(model, pool=MaxPool())
+    ema, plain = binarize(model, pool=EntropyMax(over)), binarize(model, pool=MaxPool())
     pooled = []
     for network in (ema, plain):
         network.head.register_forward_pre_hook(lambda m, inputs: pooled.append(inputs[0]))
         network(x)
-    torch.testing.assert_close(pooled[0], pooled[1] - delta(points))
+    shift = shift_by_codes(torch.tanh(plain.first(x))) if over == "distinct" else delta(points)
+    torch.testing.assert_close(pooled[0], pooled[1] - shift)
+
+
+def test_a_network_without_a_batch_dimension_counts_codes_too():
+    class Single(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.hidden, self.norm = nn.Linear(3, 4), nn.Linear(4, 16), nn.BatchNorm1d(16)
+            self.head, self.last = nn.Linear(16, 8), nn.Linear(8, 5)
+
+        def forward(self, x):
+            return self.last(torch.relu(self.head(self.norm(self.hidden(torch.tanh(self.first(x)))).max(0).values)))
+
+    torch.manual_seed(0)
+    network, x = binarize(Single().double()).eval(), torch.randn(40, 3).double()
+    read = torch.tanh(network.first(x))
+    shift = shift_by_codes(read.T.unsqueeze(0)).item()
+    assert shift < delta(40)
+    pooled = network.norm(network.hidden(read)).max(0).values - shift
+    torch.testing.assert_close(network(x), network.last(F.hardtanh(network.head(pooled))))
+
+
+def test_copies_of_points_change_no_pooled_value():
+    torch.manual_seed(0)
+    network, x = binarize(PoolingNet().double()).eval(), torch.randn(5, 3, 40).double()
+    uneven = torch.cat([x, x[:, :, :13], x[:, :, :13], x[:, :, 5:6]], 2)
+    torch.testing.assert_close(network(uneven), network(x))
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,37 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from bipointnet.data.normalize import normalize
+from bipointnet.runtime.reference import normalized
 
 floats = st.floats(-1e6, 1e6, width=32)
 clouds = st.tuples(st.integers(1, 4), st.integers(1, 40), st.integers(3, 5)).flatmap(
     lambda shape: arrays(np.float32, shape, elements=floats)
 )
+centers = st.sampled_from(["mean", "box"])
+
+
+@given(clouds, centers)
+def test_tensors_are_normalized_as_arrays_are(x, center):
+    """Up to the last digit: the libraries sum the coordinates of a mean in different orders."""
+    found = normalize(torch.from_numpy(x), center).numpy()
+    np.testing.assert_allclose(found, normalize(x, center), rtol=1e-6, atol=1e-6)
 
 
 @given(clouds)
-def test_tensors_are_normalized_as_arrays_are(x):
-    """Up to the last digit: the libraries sum the coordinates of a mean in different orders."""
-    np.testing.assert_allclose(normalize(torch.from_numpy(x)).numpy(), normalize(x), rtol=1e-6, atol=1e-6)
+def test_the_middle_of_the_box_is_at_0_and_copies_do_not_move_it(x):
+    y = normalize(x.astype(np.float64), "box")
+    assert np.abs(y[..., :3].min(axis=-2) + y[..., :3].max(axis=-2)).max() < 1e-9
+    half = np.concatenate([x, x[..., : 1 + x.shape[-2] // 2, :]], axis=-2)
+    assert np.array_equal(normalize(half, "box")[..., : x.shape[-2], :], normalize(x, "box"))
+
+
+@given(clouds, st.sampled_from(["sphere", "box"]))
+def test_the_reference_of_the_format_normalizes_alike(x, how):
+    center = {"sphere": "mean", "box": "box"}[how]
+    for cloud in x:
+        size = np.ptp(cloud[:, :3], axis=0).max()
+        if size > 1e-4 and size * 1e4 > np.abs(cloud[:, :3]).max():  # else differences are rounded
+            np.testing.assert_allclose(normalized(cloud, how), normalize(cloud, center), rtol=1e-5, atol=1e-5)
 
 
 @given(clouds)

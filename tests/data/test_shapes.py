@@ -9,7 +9,7 @@ import torch
 
 from bipointnet.data import shapes as shapes_module
 from bipointnet.data.dataset import PointClouds
-from bipointnet.data.shapes import CLASSES, PARTS, build, make_object, shapes
+from bipointnet.data.shapes import CLASSES, PARTS, build, held_out, make_object, shapes
 from bipointnet.data.solids import (
     Density,
     Surface,
@@ -340,3 +340,12 @@ def test_global_statistics_do_not_separate_the_classes():
     )
     accuracy = (predictions == data.test.labels).mean()
     assert 0.3 < accuracy < 0.8
+
+
+def test_held_out_clouds_are_those_of_the_test_split_with_any_number_of_points():
+    split = shapes(train=0, test=24, points=64).test
+    for number in (0, 7, 23):
+        xyz, label = held_out(number, 200)
+        assert label == split.labels[number]
+        assert np.array_equal(xyz[:64], split.points[number])
+        assert np.array_equal(xyz[:33], held_out(number, 33)[0])

@@ -239,15 +239,15 @@ def test_data_that_do_not_match_are_refused(classifier):
         evaluate.require_matching_data("d", PointClouds("d", data.classes, wide, wide), predictor)
 
 
-def test_a_file_is_classified_by_at_most_the_points_of_training(classifier, tmp_path):
+def test_a_file_is_classified_by_a_limited_number_of_points(classifier, tmp_path):
     predictor = open_model(classifier)
-    x = clouds(1, 50)[0]
+    x = clouds(1, 300)[0]
     np.save(tmp_path / "large.npy", x)
     np.save(tmp_path / "small.npy", x[:10])
     (tmp_path / "mesh.off").write_text("OFF\n4 2 0\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n3 0 1 2\n3 0 1 3\n")
     files = [Input(str(tmp_path / name)) for name in ("large.npy", "small.npy", "mesh.off")]
     rows = [row for row in from_file.classify_files(predictor, files, top=2) if isinstance(row, FilePrediction)]
-    assert [row.points for row in rows] == [32, 10, 32], "a mesh is always sampled"
+    assert [row.points for row in rows] == [128, 10, 128], "four times as many as in training; a mesh is always sampled"
     probabilities = predictor.predict(x[None, :10])[0]
     order = np.argsort(-probabilities)
     assert [label for label, _ in rows[1].top] == [predictor.classes[i] for i in order[:2]]

@@ -13,6 +13,8 @@ from bipointnet.nn import (
     POOLS,
     BinaryLinear,
     EntropyMax,
+    MaxPool,
+    MeanPool,
     MeasuredMax,
     calibrate,
     deployed_bytes,
@@ -241,8 +243,8 @@ def test_pools_over_neighbors_shift_by_the_number_of_true_neighbors(name):
 
 
 def test_pointcnn_pools_a_mean_and_pointconv_has_no_pool():
-    assert any(isinstance(m, POOLS["avg"]) for m in MODELS["pointcnn"](num_classes=4).modules())
-    assert not any(isinstance(m, tuple(POOLS.values())) for m in MODELS["pointconv"](num_classes=4).modules())
+    assert any(isinstance(m, MeanPool) for m in MODELS["pointcnn"](num_classes=4).modules())
+    assert not any(isinstance(m, (MaxPool, MeanPool)) for m in MODELS["pointconv"](num_classes=4).modules())
 
 
 def test_hardtanh_replaces_relu_except_before_a_pool():

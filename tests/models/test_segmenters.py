@@ -6,7 +6,7 @@ from conftest import VARIANTS
 from gradient_laws import require_compiled_gradients
 from torch import nn
 
-from bipointnet.config import SEGMENTATION_MODELS
+from bipointnet.config import POINTNETS
 from bipointnet.models import SEGMENTERS, PartPointNet, ScenePointNet
 from bipointnet.nn import LSR, METHODS, POOLS, BinaryLinear, EntropyMax, calibrate, in_full
 
@@ -116,7 +116,7 @@ def test_deployment_variants(variant):
 
 
 def test_options_allow_the_backbones_that_label_points_and_no_others():
-    assert all(set(backbones) == set(SEGMENTATION_MODELS) for backbones in SEGMENTERS.values())
+    assert all(set(backbones) == set(POINTNETS) for backbones in SEGMENTERS.values())
 
 
 @pytest.mark.parametrize("task", SEGMENTERS)

@@ -29,4 +29,4 @@ def test_delta_is_marked_as_pytorch_marks_constants():
 
     marks = vars(torch.compiler.assume_constant_result(function))
     assert marks
-    assert all(marks.items() <= vars(f).items() for f in (pools._constant_delta, pools._constant_deltas))
+    assert all(marks.items() <= vars(f).items() for f in (pools._constant_delta, pools._table))

@@ -150,7 +150,10 @@ def test_a_name_makes_the_same_layer_as_the_object(name):
         (lambda: PointPool("ema_max"), "PointPool: pool is 'ema_max', .*; did you mean 'ema-max'?"),
         (lambda: PointNet(4, linear="lsrr"), "PointNet: linear is 'lsrr', .* one of fp, bnn, .*; did you mean 'lsr'?"),
         (lambda: PointNet(4, linear=3), "PointNet: linear is 3"),  # pyright: ignore
-        (lambda: PointNet(4, pool="maximum"), "PointNet: pool is 'maximum', .* one of max, avg, ema-max, ema-avg"),
+        (
+            lambda: PointNet(4, pool="maximum"),
+            "PointNet: pool is 'maximum', .* one of max, avg, ema-max, ema-max-points, ema-avg",
+        ),
         (lambda: set_progress(torch.nn.Linear(1, 1), 1.5), "set_progress: fraction is 1.5, expected 0 to 1"),
         (lambda: set_progress(torch.nn.Linear(1, 1), -0.1), "set_progress: fraction is -0.1"),
         (lambda: set_progress(torch.nn.Linear(1, 1), float("nan")), "set_progress: fraction is nan"),

@@ -137,8 +137,11 @@ def test_each_backbone_has_its_own_default_pool():
         Config(model="pointconv", pool="ema-max")
 
 
-def test_the_defaults_are_the_paper_s_recipe():
-    assert Config().recipe == "paper"
+def test_the_defaults_are_the_paper_s_recipe_but_for_the_codes_that_ema_max_counts():
+    assert Config().recipe == "tuned"
+    assert Config(recipe="paper").pool == "ema-max-points"
+    assert Config(recipe="paper", method="fp").pool == "max"
+    assert Config(recipe="paper", pool="ema-max").pool == "ema-max"
     assert (Config().batch, Config().lr, Config().epochs, Config().clip) == (256, 1e-3, 200, 0)
     assert Config().pool == "ema-max"
     assert Config(method="fp").pool == "max"

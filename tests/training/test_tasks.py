@@ -197,4 +197,4 @@ def test_each_task_has_the_papers_recipe():
         ("semantic", 4096, 128, 128),
     ):
         config = Config(task=task)
-        assert (config.points, config.epochs, config.batch, config.recipe) == (points, epochs, batch, "paper")
+        assert (config.points, config.epochs, config.batch, config.recipe) == (points, epochs, batch, "tuned")

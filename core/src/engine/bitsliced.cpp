@@ -39,6 +39,23 @@
 
 namespace bipointnet {
 
+namespace {
+
+// Bytes of 0 or 1, a multiple of 64, as bits. Eight bytes times the constant have their sum of bits in the highest byte, the first byte in
+// its lowest bit: no two products meet.
+std::vector<std::uint64_t> packed(const std::vector<std::uint8_t>& flags) {
+  std::vector<std::uint64_t> words(flags.size() / 64);
+  for (std::size_t i = 0; i < flags.size(); i += 8) {
+    const std::uint8_t* f = &flags[i];
+    const auto byte = [f](int j) { return std::uint64_t{f[j]} << 8 * j; };
+    const std::uint64_t eight = byte(0) | byte(1) | byte(2) | byte(3) | byte(4) | byte(5) | byte(6) | byte(7);
+    words[i / 64] |= (eight * 0x0102040810204080 >> 56) << i % 64;
+  }
+  return words;
+}
+
+}  // namespace
+
 BitslicedWeights::BitslicedWeights(const std::vector<std::uint64_t>& bits, int inputs, int outputs)
     : inputs_(inputs), outputs_(outputs), pairs_((inputs + 1) / 2), levels_(1) {
   while ((1 << levels_) < inputs) ++levels_;
@@ -66,19 +83,21 @@ BitslicedWeights::BitslicedWeights(const std::vector<std::uint64_t>& bits, int i
 }
 
 Thresholds BitslicedWeights::thresholds(const std::vector<int>& threshold) const {
-  Thresholds thresholds;
-  thresholds.start.resize(threshold.size());
-  thresholds.varies.resize(words_for(threshold.size()));
-  thresholds.always.resize(words_for(threshold.size()));
-  for (std::size_t m = 0; m < threshold.size(); ++m) {
-    const std::uint64_t bit = std::uint64_t{1} << m % 64;
-    if (threshold[m] <= 0) {
-      thresholds.always[m / 64] |= bit;
-    } else if (threshold[m] <= inputs_) {
-      thresholds.varies[m / 64] |= bit;
-      thresholds.start[m] = (1u << levels_) - static_cast<unsigned>(threshold[m]);
-    }
+  const std::size_t outputs = threshold.size();
+  Thresholds thresholds{std::vector<std::uint32_t>(outputs), {}, {}};
+  // Loops without branches, which compilers vectorize: which outputs are constant cannot be predicted.
+  std::vector<std::uint8_t> always(64 * words_for(outputs)), varies(always.size());
+  const int inputs = inputs_, power = 1 << levels_;
+  const int* from = threshold.data();
+  std::uint32_t* start = thresholds.start.data();
+  for (std::size_t m = 0; m < outputs; ++m) {
+    const int constant = (from[m] <= 0) | (from[m] > inputs);
+    start[m] = static_cast<std::uint32_t>((power - from[m]) & (constant - 1));
   }
+  for (std::size_t m = 0; m < outputs; ++m) always[m] = static_cast<std::uint8_t>(from[m] <= 0);
+  for (std::size_t m = 0; m < outputs; ++m) varies[m] = static_cast<std::uint8_t>((from[m] > 0) & (from[m] <= inputs));
+  thresholds.varies = packed(varies);
+  thresholds.always = packed(always);
   return thresholds;
 }
 

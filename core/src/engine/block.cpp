@@ -32,7 +32,7 @@ void BlockRunner::start(std::size_t block, std::size_t valid) {
 
 void BlockRunner::run(std::size_t from, std::size_t to) {
   for (std::size_t position = from; position < to; ++position) run(position);
-  if (to < pass_.operations.size()) return;
+  if (to != pass_.before_pools()) return;
   for (const int number : pass_.writes) write(number);
 }
 

@@ -28,12 +28,15 @@ class BlockRunner {
   void start(std::size_t block, std::size_t valid);
 
   // Runs the operations at the positions from `from` to `to` - 1 of the pass, then stores what is written element by
-  // element, if `to` is the end.
+  // element, if all operations before the pools of codes have run.
   void run(std::size_t from, std::size_t to);
 
   // The bits of a value in this block.
   const std::uint64_t* bits(int value) const { return buffers_.bit_values[size(value)]; }
   const float* floats(int value) const { return buffers_.float_values[size(value)]; }
+
+  // Runs the pool at a position of the pass on codes of a set, `lanes` codes from number `first` on.
+  void pool_codes(std::size_t position, const CodeSet& rows, std::size_t first);
 
   // Memory for the code, which the caller fills in, instead of running the operations that compute it.
   std::uint64_t* code_bits() { return bits_for(pass_.code); }
@@ -119,12 +122,12 @@ class BlockRunner {
 // Writes the bits of lanes as rows of words: channel k of lane i is bit k % 64 of words[i][k / 64]. Calls
 // put(lane, word, bits) for all lanes and words of a row.
 template <class Put>
-void rows_of_slices(const std::uint64_t* slices, std::size_t channels, std::size_t width, const Put& put) {
+void rows_of_slices(const Kernels& kernels, const std::uint64_t* slices, std::size_t channels, std::size_t width, const Put& put) {
   std::uint64_t square[64];
   for (std::size_t word = 0; word < width; ++word) {
     for (std::size_t first = 0; first < channels; first += 64) {
       for (std::size_t k = 0; k < 64; ++k) square[k] = first + k < channels ? slices[(first + k) * width + word] : 0;
-      transpose(square);
+      kernels.transpose_bits(square);
       for (std::size_t i = 0; i < 64; ++i) put(word * 64 + i, first / 64, square[i]);
     }
   }

@@ -171,7 +171,7 @@ void BlockRunner::write(int number) {
   const std::uint32_t* own = buffers_.own.data();
   if (value(number).kind == Kind::bits) {
     const std::size_t words = words_for(wide);
-    rows_of_slices(bits(number), wide, width_, [&](std::size_t lane, std::size_t word, std::uint64_t row) {
+    rows_of_slices(kernels_, bits(number), wide, width_, [&](std::size_t lane, std::size_t word, std::uint64_t row) {
       const bool has_own = layout_ == nullptr ? lane < valid_ : buffers_.like[lane] == lane;
       if (has_own) stored.words[own[lane] * words + word] = row;
     });

@@ -71,7 +71,7 @@ void BlockRunner::put_rows(std::size_t channels, std::uint64_t* slices, const Ro
     for (std::size_t i = 0; i < 64; ++i) row(word * 64 + i, buffers_.rows.data() + i * words);
     for (std::size_t first = 0; first < words; ++first) {
       for (std::size_t i = 0; i < 64; ++i) square[i] = buffers_.rows[i * words + first];
-      transpose(square);
+      kernels_.transpose_bits(square);
       const std::size_t end = std::min<std::size_t>(64, channels - first * 64);
       for (std::size_t k = 0; k < end; ++k) slices[(first * 64 + k) * width_ + word] = square[k];
     }

@@ -42,6 +42,16 @@ void BlockRunner::reduce_set(const Operation& operation, std::size_t index, std:
   }
 }
 
+void BlockRunner::pool_codes(std::size_t position, const CodeSet& rows, std::size_t first) {
+  const std::size_t index = size(pass_.operations[position]);
+  const Operation& operation = network_.operations[index];
+  buffers_.rows.resize(std::max(buffers_.rows.size(), size(operation.inputs) * width_));
+  rows.load(first, width_, buffers_.rows.data());
+  buffers_.bit_values[size(operation.in[0])] = buffers_.rows.data();
+  valid_ = std::min(lanes_, rows.size() - first);
+  reduce_set(operation, index, position);
+}
+
 void BlockRunner::second_result(const Operation& operation, const PreparedOperation& prepared) {
   if (operation.out.size() == 1) return;
   kernels_.bilinear(bits(operation.in[0]), prepared.bitsliced[0].layer(prepared.thresholds[0]),
@@ -200,7 +210,7 @@ void BlockRunner::pool_bits_of_groups(const Operation& operation, std::size_t in
   std::uint64_t square[64];
   for (std::size_t word = 0; word < words; ++word) {
     for (std::size_t m = 0; m < 64; ++m) square[m] = word * 64 + m < outputs ? buffers_.fired[word * 64 + m] : 0;
-    transpose(square);
+    kernels_.transpose_bits(square);
     for (std::size_t g = 0; g < place_->groups; ++g) {
       std::uint64_t& row = result.words[group(g) * words + word];
       if (!continues()) row = 0;

@@ -28,10 +28,13 @@ void check_point_count(std::size_t points) {
   }
 }
 
-Cloud split_into_blocks(const float* numbers, std::size_t points, std::size_t channels, std::size_t lanes) {
+void check_numbers(const float* numbers, std::size_t points, std::size_t channels) {
   int broken = 0;
   for (std::size_t i = 0; i < points * channels; ++i) broken |= !(std::abs(numbers[i]) <= kLargest);
   if (broken) fail_not_finite(numbers, points, channels);
+}
+
+Cloud split_into_blocks(const float* numbers, std::size_t points, std::size_t channels, std::size_t lanes) {
   Cloud cloud{points, (points + lanes - 1) / lanes, {}};
   cloud.rows.resize(cloud.blocks * channels * lanes);
   for (std::size_t block = 0; block < cloud.blocks; ++block) {
@@ -47,7 +50,8 @@ Cloud split_into_blocks(const float* numbers, std::size_t points, std::size_t ch
 
 // Sums and maxima run in kStride independent lanes, combined at the end: the same result on every machine, and no long
 // chain of dependent operations.
-void normalize(Cloud& cloud, std::size_t channels, std::size_t lanes) {
+void normalize(Cloud& cloud, std::size_t channels, std::size_t lanes, Normalize how) {
+  if (how == Normalize::none) return;
   const auto each_group = [&](const auto& work) {
     for (std::size_t block = 0; block < cloud.blocks; ++block) {
       float* rows = cloud.rows.data() + block * channels * lanes;
@@ -57,21 +61,33 @@ void normalize(Cloud& cloud, std::size_t channels, std::size_t lanes) {
       if (start < valid) work(rows + start, valid - start);
     }
   };
-  double mean[3];
-  for (std::size_t c = 0; c < 3; ++c) {
+  double center[3] = {};
+  for (std::size_t c = 0; c < 3 && how == Normalize::mean; ++c) {
     double sums[kStride] = {};
     each_group([&](const float* row, std::size_t count) {
       for (std::size_t j = 0; j < count; ++j) sums[j] += double{row[c * lanes + j]};
     });
-    mean[c] = 0;
-    for (const double sum : sums) mean[c] += sum;
-    mean[c] /= static_cast<double>(cloud.points);
+    for (const double sum : sums) center[c] += sum;
+    center[c] /= static_cast<double>(cloud.points);
+  }
+  for (std::size_t c = 0; c < 3 && how == Normalize::box; ++c) {
+    float low[kStride], high[kStride];
+    std::fill_n(low, kStride, cloud.rows[c * lanes]);
+    std::fill_n(high, kStride, cloud.rows[c * lanes]);
+    each_group([&](const float* row, std::size_t count) {
+      for (std::size_t j = 0; j < count; ++j) {
+        low[j] = std::min(low[j], row[c * lanes + j]);
+        high[j] = std::max(high[j], row[c * lanes + j]);
+      }
+    });
+    const float least = *std::min_element(low, low + kStride), most = *std::max_element(high, high + kStride);
+    center[c] = 0.5 * (double{least} + double{most}) + 0.0;  // -0 becomes +0
   }
   double squares[kStride] = {};
   each_group([&](const float* row, std::size_t count) {
     for (std::size_t j = 0; j < count; ++j) {
-      const double x = double{row[j]} - mean[0], y = double{row[lanes + j]} - mean[1];
-      const double z = double{row[2 * lanes + j]} - mean[2];
+      const double x = double{row[j]} - center[0], y = double{row[lanes + j]} - center[1];
+      const double z = double{row[2 * lanes + j]} - center[2];
       squares[j] = std::max(squares[j], x * x + y * y + z * z);
     }
   });
@@ -80,7 +96,7 @@ void normalize(Cloud& cloud, std::size_t channels, std::size_t lanes) {
   each_group([&](float* row, std::size_t count) {
     for (std::size_t c = 0; c < 3; ++c) {
       for (std::size_t j = 0; j < count; ++j) {
-        row[c * lanes + j] = static_cast<float>((double{row[c * lanes + j]} - mean[c]) * scale);
+        row[c * lanes + j] = static_cast<float>((double{row[c * lanes + j]} - center[c]) * scale);
       }
     }
   });

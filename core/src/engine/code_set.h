@@ -1,30 +1,57 @@
 // The distinct codes of a cloud.
 //
-// The code of a point is its first bits. Everything computed after them depends on them alone, and a maximum does not
-// depend on how often a value occurs. So points with equal codes are processed once. A scan with ten times as many
-// points has only a few times as many distinct codes.
+// The code of a point is a row of bits. Everything computed from them alone is the same at all points with this code,
+// and a maximum does not depend on how often a value occurs. So points with equal codes are processed once. A scan with
+// ten times as many points has only a few times as many distinct codes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "kernels/kernels.h"
+
 namespace bipointnet {
 
-// Transposes a 64 x 64 matrix of bits in place: bit j of word i becomes bit i of word j.
-void transpose(std::uint64_t (&words)[64]);
-
+// Codes are found by a hash, and compared in full.
 class CodeSet {
  public:
-  // Removes all codes and reserves memory for `max_codes`.
-  void reset(std::size_t max_codes);
-  // Adds a code if it is new. Returns its number.
-  std::uint32_t insert(std::uint64_t code);
-  const std::vector<std::uint64_t>& codes() const { return codes_; }
-  std::size_t capacity() const { return slots_.size(); }
+  // Removes all codes. From now on they have `channels` bits.
+  void reset(std::size_t channels, const Kernels& kernels);
+
+  // Adds a code if it is new. Returns its number: codes are numbered in the order in which they were added.
+  std::uint32_t insert(const std::uint64_t* code);
+
+  // Adds the codes of another set.
+  void merge(const CodeSet& other);
+
+  // Adds the codes of the first `count` lanes of a block of slices of `width` words and, if `numbers` is given, appends
+  // the number of the code of each lane.
+  void insert_lanes(const std::uint64_t* slices, std::size_t width, std::size_t count,
+                    std::vector<std::uint32_t>* numbers);
+
+  // The codes from number `first` on as slices of `width` words; 0 after the last code.
+  void load(std::size_t first, std::size_t width, std::uint64_t* slices) const;
+
+  std::size_t size() const { return count_; }
+  const std::uint64_t* code(std::size_t number) const { return codes_.data() + number * words_; }
+  std::size_t bytes() const { return 8 * (codes_.capacity() + rows_.capacity()) + 4 * slots_.capacity(); }
 
  private:
-  std::vector<std::uint64_t> codes_;  // by number: in the order of first appearance
+  template <int kWords>
+  std::size_t slot_of(const std::uint64_t* code) const;
+  template <int kWords>
+  std::uint32_t insert_code(const std::uint64_t* code);
+  template <int kWords>
+  void insert_rows(std::size_t count, std::vector<std::uint32_t>* numbers);
+  template <int kWords>
+  void grow();
+
+  const Kernels* kernels_ = nullptr;
+  std::size_t channels_ = 0, words_ = 0, count_ = 0;
+  std::vector<std::uint64_t> codes_;  // by number, with room for more
   std::vector<std::uint32_t> slots_;  // hash table with open addressing: 0 is empty, else a number plus 1
+  std::vector<std::uint64_t> rows_;   // the codes of 64 lanes
   unsigned shift_ = 64;
 };
 

@@ -1,6 +1,6 @@
 // Which passes over the input points can run on distinct codes.
 //
-// The code of a point is its first bits, at most 64. Values that depend on the points only through the code are the
+// The code of a point is its first bits, at most 256. Values that depend on the points only through the code are the
 // same at all points with this code, and a maximum does not depend on how often a value occurs. So a pass that ends
 // with maxima of such values runs once per distinct code. Passes that store values, or have logits per point, do so per
 // code, if all of them have the same code.
@@ -12,7 +12,7 @@ namespace bipointnet {
 namespace {
 
 constexpr int kNone = -1, kConstant = -2;
-constexpr int kMaxCodeBits = 64;
+constexpr int kMaxCodeBits = 256;
 
 class CodeFinder {
  public:
@@ -75,7 +75,8 @@ class CodeFinder {
       const Operation& operation = network_.operations[size(index)];
       if (!reduces(operation.op)) continue;
       const bool pool = operation.op == Op::pool || operation.op == Op::bilinear_pool;
-      if (!pool || operation.pool != Pool::max || operation.over == Over::distinct) return kNone;
+      if (!pool || operation.pool != Pool::max) return kNone;
+      if (operation.over == Over::distinct && !is_code_pool(network_, plan_, operation)) return kNone;
       ends.push_back(operation.in[0]);
     }
     const int code = codes_[size(ends.front())];

@@ -1,5 +1,7 @@
 // Operations of a pass that are computed together, without storing what is between them.
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 #include "engine/plan.h"
 
@@ -32,6 +34,33 @@ bool rises(const Operation& layer) {
     if (layer.line[i] < 0) return false;
   }
   return true;
+}
+
+// Whether act(x) >= at depends on x >= at alone.
+bool compares_input(Activation activation, float at) {
+  if (activation == Activation::relu) return at > 0;
+  return activation != Activation::hardtanh || (at > -1 && at <= 1);
+}
+
+// The smallest finite float s for which s + bias, rounded to float32, is at least `at`. The rounded sum never falls when
+// s rises, so the floats are halved; they are numbered in ascending order.
+float smallest_sum(float bias, float at) {
+  const auto numbered = [](std::int64_t i) {
+    const auto bits = static_cast<std::uint32_t>(i < 0 ? -i : i) | (i < 0 ? 0x80000000u : 0u);
+    float number;
+    std::memcpy(&number, &bits, sizeof number);
+    return number;
+  };
+  std::int64_t low = -0x7f7fffff, high = 0x7f7fffff;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (numbered(middle) + bias >= at) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return numbered(low);
 }
 
 // The sums of `outer` are the largest values of a network. If a single sign reads them, it is stored instead.
@@ -97,16 +126,21 @@ void fuse_operations(const Network& network, Plan& plan) {
       }
       const int sign = sign_of(operation.out[0]);
       if (pass.signs[i] == kSkipped || sign < 0) continue;
-      const bool at_zero = network.operations[size(sign)].at == 0;
+      const float at = network.operations[size(sign)].at;
       const bool of_cloud = operation.op == Op::transform && network.values[size(operation.in[1])].domain == kCloudDomain;
-      const bool dense = operation.op == Op::dense && operation.activation != Activation::relu;
-      const bool difference = operation.op == Op::subtract && reader_of(operation.in[0]) >= 0 &&
-                              reader_of(operation.in[1]) >= 0 && gathers(network, plan, operation.in[0]) &&
-                              gathers(network, plan, operation.in[1]) &&
+      const bool dense = operation.op == Op::dense && compares_input(operation.activation, at);
+      const auto gathered = [&](int value) {
+        return reader_of(value) >= 0 && gathers(network, plan, value);
+      };
+      const bool difference = operation.op == Op::subtract && gathered(operation.in[0]) && gathered(operation.in[1]) &&
                               network.values[size(operation.in[0])].channels ==
                                   network.values[size(operation.in[1])].channels;
-      if (!(at_zero && (of_cloud || dense || difference)) && operation.op != Op::mix) continue;
+      if (!(dense || (at == 0 && (of_cloud || difference))) && operation.op != Op::mix) continue;
       pass.signs[i] = sign;
+      if (dense && at != 0) {
+        std::vector<float>& bound = plan.operations[size(pass.operations[i])].bound;
+        for (std::size_t m = 0; m < bound.size(); ++m) bound[m] = smallest_sum(operation.bias[m], at);
+      }
       skip(sign);
       if (difference) {
         for (const int operand : operation.in) skip(plan.producer[size(operand)]);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -11,12 +12,27 @@
 #include "format/bits.h"
 
 namespace bipointnet {
+namespace {
+
+// Whether copies of points change no result: there are only maxima over the points, whose shift does not count them.
+bool ignores_copies(const Network& network) {
+  for (const Operation& operation : network.operations) {
+    const Step::Type type = type_of(network, operation);
+    if (type == Step::Type::search || operation.op == Op::outer) return false;
+    const bool pools = operation.op == Op::pool || operation.op == Op::bilinear_pool;
+    if (pools && (operation.pool != Pool::max || (operation.shifted && operation.over != Over::distinct))) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 Model::Model(Network network, const Kernels& kernels)
     : network_(std::move(network)),
       kernels_(kernels),
       plan_(make_plan(network_, kernels.lanes)),
-      workspace_(network_, plan_, kernels_) {
+      workspace_(network_, plan_, kernels_),
+      ignores_copies_(ignores_copies(network_)) {
   check_golden();
 }
 
@@ -86,7 +102,8 @@ std::vector<Traced> Model::trace(const float* numbers, std::size_t points, bool 
   check_category(category);
   const Plan plan = make_plan(network_, kernels_.lanes, true);
   Workspace workspace(network_, plan, kernels_);
-  const Cloud cloud = prepared_cloud(numbers, points, raw);
+  check_numbers(numbers, points, size(network_.channels));
+  const Cloud cloud = prepared_cloud(numbers, points, KeptPoints{}, raw);
   Run run(network_, plan, kernels_, workspace, cloud, category, 1);
   run.execute(found.data());
   std::vector<Traced> traced;
@@ -106,18 +123,47 @@ std::vector<Traced> Model::trace(const float* numbers, std::size_t points, bool 
   return traced;
 }
 
-Cloud Model::prepared_cloud(const float* numbers, std::size_t points, bool raw) const {
-  const std::size_t channels = static_cast<std::size_t>(network_.channels);
-  const std::size_t lanes = static_cast<std::size_t>(kernels_.lanes);
-  Cloud cloud = split_into_blocks(numbers, points, channels, lanes);
-  if (network_.normalize && !raw) normalize(cloud, channels, lanes);
+std::vector<std::uint32_t> Model::kept_points(const float* numbers, std::size_t points) const {
+  check_point_count(points);
+  check_numbers(numbers, points, size(network_.channels));
+  KeptPoints kept = bipointnet::kept_points(numbers, points, size(network_.channels), network_.max_points);
+  if (!kept.index.empty()) return std::move(kept.index);
+  std::vector<std::uint32_t> all(points);
+  std::iota(all.begin(), all.end(), 0u);
+  return all;
+}
+
+Cloud Model::prepared_cloud(const float* numbers, std::size_t points, const KeptPoints& kept, bool raw) const {
+  const std::size_t channels = size(network_.channels), lanes = size(kernels_.lanes);
+  std::vector<float> chosen;
+  chosen.reserve(kept.index.size() * channels);
+  for (const std::uint32_t point : kept.index) {
+    chosen.insert(chosen.end(), numbers + point * channels, numbers + (point + 1) * channels);
+  }
+  Cloud cloud = kept.index.empty() ? split_into_blocks(numbers, points, channels, lanes)
+                                   : split_into_blocks(chosen.data(), kept.index.size(), channels, lanes);
+  if (!raw) normalize(cloud, channels, lanes, network_.normalize);
   return cloud;
 }
 
 void Model::run(const float* numbers, std::size_t points, bool raw, unsigned threads, int category,
                 float* logits) const {
-  const Cloud cloud = prepared_cloud(numbers, points, raw);
-  Run(network_, plan_, kernels_, workspace_, cloud, category, threads).execute(logits);
+  const std::size_t channels = size(network_.channels), most = network_.max_points;
+  check_numbers(numbers, points, channels);
+  const bool by_mean = network_.normalize == Normalize::mean && !raw;  // copies would move it
+  KeptPoints kept;
+  if (by_mean || !ignores_copies_ || (most > 0 && points > most)) {
+    kept = bipointnet::kept_points(numbers, points, channels, most);
+  }
+  const Cloud cloud = prepared_cloud(numbers, points, kept, raw);
+  Run run(network_, plan_, kernels_, workspace_, cloud, category, threads);
+  if (!network_.per_point() || kept.index.empty()) return run.execute(logits);
+  const std::size_t classes = network_.classes.size();
+  std::vector<float> of_kept(cloud.points * classes);
+  run.execute(of_kept.data());
+  for (std::size_t i = 0; i < points; ++i) {
+    std::copy_n(of_kept.data() + kept.place[i] * classes, classes, logits + i * classes);
+  }
 }
 
 }  // namespace bipointnet

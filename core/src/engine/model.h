@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/cloud.h"
+#include "engine/kept.h"
 #include "engine/plan.h"
 #include "engine/storage.h"
 #include "engine/workspace.h"
@@ -28,8 +29,11 @@ class Model {
   void predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads, int category,
                float* logits) const;
 
-  // All values for one cloud, in the order of Network::values.
+  // All values for all points of one cloud, in the order of Network::values: none is left out.
   std::vector<Traced> trace(const float* numbers, std::size_t points, bool raw, int category) const;
+
+  // The indices of the points of one cloud that predict() uses, ascending. Throws InputError.
+  std::vector<std::uint32_t> kept_points(const float* numbers, std::size_t points) const;
 
   // The number of floats that predict() writes. Throws InputError if these, or the clouds, do not fit into memory.
   std::size_t logits(std::size_t clouds, std::size_t points) const;
@@ -40,13 +44,14 @@ class Model {
  private:
   void check_golden() const;
   void check_category(int category) const;
-  Cloud prepared_cloud(const float* numbers, std::size_t points, bool raw) const;
+  Cloud prepared_cloud(const float* numbers, std::size_t points, const KeptPoints& kept, bool raw) const;
   void run(const float* numbers, std::size_t points, bool raw, unsigned threads, int category, float* logits) const;
 
   Network network_;
   const Kernels& kernels_;
   Plan plan_;
   mutable Workspace workspace_;  // thread-safe
+  bool ignores_copies_;          // whether no operation depends on how often a point occurs
 };
 
 }  // namespace bipointnet

@@ -37,7 +37,7 @@ struct PreparedOperation {
   std::vector<BitslicedWeights> bitsliced;  // bilinear on elements, per group; without the columns of the cloud
   std::vector<Thresholds> thresholds;       // of the layer per group, or for counting if it writes floats
   Thresholds counting;                      // bilinear_pool: for counting the agreements themselves
-  std::vector<float> bound;                 // dense on elements: -bias, which the sum is compared with
+  std::vector<float> bound;                 // dense on elements: what the sum is compared with; -bias for a sign at 0
   std::vector<float> norms;                 // dense on elements: the sum of |weight| per output
   std::vector<int> parts;                   // concat: the operands that are copied
   CloudColumns cloud;                       // bilinear right after such a concat
@@ -56,6 +56,7 @@ struct Pass {
   bool maxima = false;               // whether it ends with maxima only: groups may run in any order
   int code = -1;                     // the value that is the code of a point, or -1
   std::size_t encoders = 0;          // the number of operations that compute it
+  std::size_t code_pools = 0;        // the last operations: pools that wait until all distinct codes are counted
   bool shares_codes = false;         // whether it may store values per code; all such passes have the same codes
   std::vector<int> signs;            // per operation: the sign that is computed with it, kSkipped for that sign, or -1
   std::vector<int> load_signs;       // per load: the same
@@ -67,6 +68,7 @@ struct Pass {
   std::size_t float_channels = 0;    // of all buffers for floats
   std::size_t bit_channels = 0;      // of all buffers for bits
 
+  std::size_t before_pools() const { return operations.size() - code_pools; }
   bool keeps_elements() const { return logits || !stores.empty() || !loads.empty() || !writes.empty(); }
 };
 
@@ -97,6 +99,10 @@ Step::Type type_of(const Network& network, const Operation& operation);
 
 // The domain whose elements an operation of a pass runs on.
 int domain_of(const Network& network, const Operation& operation);
+
+// Whether a pool counts the distinct rows of its input within its own pass: first the other operations run on all blocks,
+// then the pool runs on the distinct rows.
+bool is_code_pool(const Network& network, const Plan& plan, const Operation& operation);
 
 // Whether an operation reduces a domain to its parent.
 bool reduces(Op op);

@@ -33,11 +33,15 @@ void add_row(const float* row, std::size_t points, double& sum) {
 
 std::vector<int> max_thresholds(const Operation& pool, std::size_t n) {
   const double shift = pool.shifted ? delta(n) : 0.0;
-  std::vector<int> thresholds;
-  thresholds.reserve(pool.line.size() / 2);
-  for (std::size_t i = 0; i < pool.line.size(); i += 2) {
-    const double bound = std::ceil(pool.line[i] + pool.line[i + 1] * shift);
-    thresholds.push_back(static_cast<int>(std::min(std::max(bound, 0.0), pool.inputs + 1.0)));
+  std::vector<int> thresholds(pool.line.size() / 2);
+  const double most = pool.inputs + 1.0;
+  const double* line = pool.line.data();
+  int* whole = thresholds.data();
+  for (std::size_t m = 0, count = thresholds.size(); m < count; ++m) {
+    // Without SSE4.1, ceil is a function. The bounds are whole numbers, so they may be applied first.
+    const double bound = std::min(std::max(line[2 * m] + line[2 * m + 1] * shift, 0.0), most);
+    const int down = static_cast<int>(bound);
+    whole[m] = down + static_cast<int>(bound > static_cast<double>(down));
   }
   return thresholds;
 }

@@ -37,6 +37,8 @@ void Run::prepare(const Pass& pass, const GroupLayout* layout) {
   for (const int number : pass.operations) {
     const std::size_t index = size(number);
     const Operation& operation = network_.operations[index];
+    if (is_code_pool(network_, plan_, operation)) continue;  // after the other operations
+    if (operation.over == Over::distinct) count_distinct(index, layout);
     if (operation.op == Op::bilinear_pool && operation.pool == Pool::max) prepare_pool(index, layout);
     if (plan_.operations[index].cloud.inputs > 0) count_cloud_columns(index);
     const bool transform = operation.op == Op::transform;
@@ -47,7 +49,6 @@ void Run::prepare(const Pass& pass, const GroupLayout* layout) {
 void Run::prepare_pool(std::size_t index, const GroupLayout* layout) {
   const Operation& operation = network_.operations[index];
   const int domain = network_.values[size(operation.in[0])].domain;
-  if (operation.over == Over::distinct) count_distinct(index, layout);
   const std::vector<std::uint32_t>& distinct = state_->distinct[index];
   if (layout == nullptr) {
     const std::size_t n = operation.over == Over::distinct ? distinct.front() : state_->sizes[size(domain)];
@@ -70,8 +71,9 @@ void Run::prepare_pool(std::size_t index, const GroupLayout* layout) {
 // The distinct rows of bits that a pool reads: of the whole set, or of each group.
 void Run::count_distinct(std::size_t index, const GroupLayout* layout) {
   const Operation& operation = network_.operations[index];
-  const std::vector<std::uint64_t>& rows = state_->values[size(operation.in[0])].words;
-  const std::size_t words = words_for(size(operation.inputs)), all = rows.size() / words;
+  const int codes = operation.in.back();
+  const std::vector<std::uint64_t>& rows = state_->values[size(codes)].words;
+  const std::size_t words = words_for(size(network_.values[size(codes)].channels)), all = rows.size() / words;
   const std::size_t each = layout == nullptr ? all : layout->slots;
   state_->distinct[index].clear();
   for (std::size_t first = 0; first < all; first += each) {

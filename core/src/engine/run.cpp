@@ -132,38 +132,37 @@ void Run::run_pass(const Pass& pass, float* logits) {
   const bool of_groups = network_.domains[size(pass.domain)].type == Domain::Type::groups;
   const GroupLayout layout = of_groups ? make_layout(pass) : GroupLayout{};
   prepare(pass, of_groups ? &layout : nullptr);
-  const bool shares = pass.shares_codes && cloud_.blocks > 1;
-  if (shares) find_shared_codes(pass);
-  const std::size_t elements = shares ? shared_codes_.codes().size() : state_->sizes[size(pass.domain)];
-  const std::size_t blocks = of_groups ? layout.blocks.size() : (elements + lanes_ - 1) / lanes_;
+  const CodeSet* codes = find_codes(pass);
+  const std::size_t elements = codes != nullptr ? codes->size() : state_->sizes[size(pass.domain)];
+  const std::size_t blocks = of_groups ? layout.blocks.size() : blocks_for(elements);
   make_room(pass, blocks);
+  for (std::size_t i = pass.before_pools(); i < pass.operations.size(); ++i) {
+    const std::size_t index = size(pass.operations[i]);
+    state_->rows[index].reset(size(network_.operations[index].inputs), kernels_);
+  }
 
   const std::size_t classes = network_.classes.size();
-  std::vector<float> of_codes(pass.logits && shares ? elements * classes : 0);
-  float* written = !pass.logits ? nullptr : shares ? of_codes.data() : logits;
+  std::vector<float> of_codes(pass.logits && codes != nullptr ? elements * classes : 0);
+  float* written = !pass.logits ? nullptr : codes != nullptr ? of_codes.data() : logits;
   const bool in_order = pass.in_order && !of_groups;
   const bool whole = !of_groups || layout.blocks.empty() || layout.blocks.back().slot == 0;
   const std::size_t workers = in_order || !whole ? 1 : std::min<std::size_t>(threads_, blocks);
   std::vector<std::vector<Pooled>> pooled(workers);
   parallel_for(workers, workers, [&](std::size_t worker) {
     for (const int index : pass.operations) pooled[worker].emplace_back(network_.operations[size(index)]);
-    const std::size_t first = blocks * worker / workers, end = blocks * (worker + 1) / workers;
     std::unique_ptr<BlockBuffers> buffers = workspace_.acquire_buffers();
     BlockRunner runner(network_, plan_, pass, kernels_, cloud_, of_groups ? &layout : nullptr, *state_, *buffers,
                        pooled[worker]);
-    // Distinct codes only help if they need fewer blocks than the points.
-    if (shares) {
-      run_blocks(pass, first, end, elements, runner, &shared_codes_, written);
-    } else if (pass.code >= 0 && !pass.keeps_elements() && end - first > 2) {
-      encode(pass, first, end, runner, buffers->codes, nullptr);
-      const std::size_t codes = buffers->codes.codes().size();
-      run_blocks(pass, 0, (codes + lanes_ - 1) / lanes_, codes, runner, &buffers->codes, nullptr);
-    } else {
-      run_blocks(pass, first, end, elements, runner, nullptr, written);
+    run_blocks(pass, blocks * worker / workers, blocks * (worker + 1) / workers, elements, runner, codes, written,
+               workers > 1 ? &buffers->code_rows : nullptr);
+    if (blocks == 1 && pass.code_pools > 0) {
+      set_thresholds(pass);
+      runner.run(pass.before_pools(), pass.operations.size());
     }
     workspace_.release_buffers(std::move(buffers));
   });
-  for (std::size_t i = 0; shares && pass.logits && i < code_of_.size(); ++i) {
+  if (blocks > 1 && pass.code_pools > 0) pool_codes(pass, pooled);
+  for (std::size_t i = 0; codes != nullptr && pass.logits && i < code_of_.size(); ++i) {
     std::copy_n(of_codes.data() + code_of_[i] * classes, classes, logits + i * classes);
   }
   for (std::size_t position = 0; !of_groups && position < pass.operations.size(); ++position) {
@@ -172,77 +171,110 @@ void Run::run_pass(const Pass& pass, float* logits) {
     if (operation.op != Op::pool && operation.op != Op::bilinear_pool) continue;
     for (std::size_t w = 1; w < workers; ++w) pooled[0][position].merge(pooled[w][position]);
     const std::size_t n = state_->sizes[size(pass.domain)];
-    pooled[0][position].finish(operation, n, operation.shifted && operation.op == Op::pool ? delta(n) : 0,
-                               state_->values[size(operation.out[0])]);
+    double shift = 0;
+    if (operation.op == Op::pool && operation.shifted) {
+      shift = delta(operation.over == Over::distinct ? state_->distinct[index].front() : n);
+    }
+    pooled[0][position].finish(operation, n, shift, state_->values[size(operation.out[0])]);
   }
 }
 
-// Runs a pass on the blocks from `first` to `last` - 1 of its `elements`, or on distinct codes instead of elements.
+// The thresholds of the pools of codes, for the number of distinct rows that were found.
+void Run::set_thresholds(const Pass& pass) {
+  for (std::size_t i = pass.before_pools(); i < pass.operations.size(); ++i) {
+    const std::size_t index = size(pass.operations[i]);
+    state_->pools[index] = workspace_.new_thresholds(index, state_->rows[index].size());
+  }
+}
+
+// Runs the pools of codes on the distinct rows.
+void Run::pool_codes(const Pass& pass, std::vector<std::vector<Pooled>>& pooled) {
+  set_thresholds(pass);
+  for (std::size_t position = pass.before_pools(); position < pass.operations.size(); ++position) {
+    const CodeSet& rows = state_->rows[size(pass.operations[position])];
+    const std::size_t blocks = blocks_for(rows.size()), workers = std::min(pooled.size(), blocks);
+    parallel_for(workers, workers, [&](std::size_t worker) {
+      std::unique_ptr<BlockBuffers> buffers = workspace_.acquire_buffers();
+      BlockRunner runner(network_, plan_, pass, kernels_, cloud_, nullptr, *state_, *buffers, pooled[worker]);
+      for (std::size_t block = blocks * worker / workers; block < blocks * (worker + 1) / workers; ++block) {
+        runner.pool_codes(position, rows, block * lanes_);
+      }
+      workspace_.release_buffers(std::move(buffers));
+    });
+  }
+}
+
+// Runs a pass on the blocks from `first` to `last` - 1 of its `elements`, or on distinct codes instead of elements, and
+// collects the rows that its pools of codes read: in `own`, which is merged at the end, if other threads do the same.
 // Writes logits unless `logits` is null.
 void Run::run_blocks(const Pass& pass, std::size_t first, std::size_t last, std::size_t elements, BlockRunner& runner,
-                     const CodeSet* codes, float* logits) {
+                     const CodeSet* codes, float* logits, std::vector<CodeSet>* own) {
   const int last_value = network_.operations.back().out[0], classes = static_cast<int>(network_.classes.size());
+  const auto each_pool = [&](const auto& work) {
+    for (std::size_t i = pass.before_pools(); i < pass.operations.size(); ++i) work(size(pass.operations[i]));
+  };
+  if (own != nullptr) {
+    own->resize(network_.operations.size());
+    each_pool([&](std::size_t index) { (*own)[index].reset(size(network_.operations[index].inputs), kernels_); });
+  }
   for (std::size_t block = first; block < last; ++block) {
     const std::size_t start = block * lanes_, valid = std::min(lanes_, elements > start ? elements - start : 0);
     runner.start(block, valid);
-    if (codes != nullptr && pass.encoders > 0) {
-      load_codes(*codes, size(network_.values[size(pass.code)].channels), block, runner.code_bits());
-    }
-    runner.run(codes != nullptr ? pass.encoders : 0, pass.operations.size());
+    if (codes != nullptr && pass.encoders > 0) codes->load(start, width_, runner.code_bits());
+    runner.run(codes != nullptr ? pass.encoders : 0, pass.before_pools());
+    each_pool([&](std::size_t index) {
+      CodeSet& rows = own != nullptr ? (*own)[index] : state_->rows[index];
+      rows.insert_lanes(runner.bits(network_.operations[index].in[0]), width_, valid, nullptr);
+    });
     if (logits == nullptr) continue;
     kernels_.transpose_floats(runner.floats(last_value), kernels_.lanes, classes, static_cast<int>(valid),
                               logits + start * size(classes), classes);
   }
+  if (own == nullptr) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  each_pool([&](std::size_t index) { state_->rows[index].merge((*own)[index]); });
 }
 
-void Run::load_codes(const CodeSet& codes, std::size_t channels, std::size_t block, std::uint64_t* slices) const {
-  const std::vector<std::uint64_t>& all = codes.codes();
-  const std::size_t start = block * lanes_;
-  std::uint64_t square[64];
-  for (std::size_t word = 0; word < width_; ++word) {
-    for (std::size_t i = 0; i < 64; ++i) {
-      const std::size_t number = start + word * 64 + i;
-      square[i] = number < all.size() ? all[number] : 0;
+// The distinct codes of the points, if the pass runs on them. Passes that keep values per point share their codes, which
+// the first such pass collects, with the number of the code of each point.
+const CodeSet* Run::find_codes(const Pass& pass) {
+  if (pass.code < 0 || cloud_.blocks < 2) return nullptr;
+  if (pass.shares_codes) {
+    if (code_of_.empty()) {
+      code_of_.reserve(cloud_.points);
+      make_room(pass, cloud_.blocks);
+      encode(pass, shared_codes_, &code_of_);
     }
-    transpose(square);
-    for (std::size_t k = 0; k < channels; ++k) slices[k * width_ + word] = square[k];
+    return &shared_codes_;
   }
+  if (pass.keeps_elements()) return nullptr;
+  encode(pass, state_->codes, nullptr);
+  return &state_->codes;
 }
 
-// Collects the distinct codes of the points of some blocks and, if `code_of` is given, the number of the code of each
-// point.
-void Run::encode(const Pass& pass, std::size_t first, std::size_t last, BlockRunner& runner, CodeSet& codes,
-                 std::vector<std::uint32_t>* code_of) const {
-  const std::size_t channels = size(network_.values[size(pass.code)].channels);
-  codes.reset(std::min(last * lanes_, cloud_.points) - first * lanes_);
-  std::uint64_t square[64];
-  for (std::size_t block = first; block < last; ++block) {
-    runner.start(block, std::min(lanes_, cloud_.points - block * lanes_));
-    runner.run(0, pass.encoders);
-    const std::uint64_t* bits = runner.bits(pass.code);
-    for (std::size_t word = 0; word < width_; ++word) {
-      const std::size_t start = block * lanes_ + word * 64;
-      if (start >= cloud_.points) break;
-      for (std::size_t k = 0; k < 64; ++k) square[k] = k < channels ? bits[k * width_ + word] : 0;
-      transpose(square);
-      for (std::size_t i = 0; i < std::min<std::size_t>(64, cloud_.points - start); ++i) {
-        const std::uint32_t number = codes.insert(square[i]);
-        if (code_of != nullptr) code_of->push_back(number);
-      }
+// Collects the distinct codes of the points and, if `code_of` is given, the number of the code of each point.
+void Run::encode(const Pass& pass, CodeSet& codes, std::vector<std::uint32_t>* code_of) {
+  const std::size_t channels = size(network_.values[size(pass.code)].channels), blocks = cloud_.blocks;
+  const std::size_t workers = code_of != nullptr ? 1 : std::min<std::size_t>(threads_, blocks);
+  codes.reset(channels, kernels_);
+  parallel_for(workers, workers, [&](std::size_t worker) {
+    std::unique_ptr<BlockBuffers> buffers = workspace_.acquire_buffers();
+    std::vector<Pooled> nothing;
+    BlockRunner runner(network_, plan_, pass, kernels_, cloud_, nullptr, *state_, *buffers, nothing);
+    CodeSet& own = workers > 1 ? buffers->codes : codes;
+    if (workers > 1) own.reset(channels, kernels_);
+    for (std::size_t block = blocks * worker / workers; block < blocks * (worker + 1) / workers; ++block) {
+      const std::size_t valid = std::min(lanes_, cloud_.points - block * lanes_);
+      runner.start(block, valid);
+      runner.run(0, pass.encoders);
+      own.insert_lanes(runner.bits(pass.code), width_, valid, code_of);
     }
-  }
-}
-
-// The first pass that shares codes collects them for all passes.
-void Run::find_shared_codes(const Pass& pass) {
-  if (!code_of_.empty()) return;
-  code_of_.reserve(cloud_.points);
-  std::unique_ptr<BlockBuffers> buffers = workspace_.acquire_buffers();
-  std::vector<Pooled> nothing;
-  make_room(pass, cloud_.blocks);
-  BlockRunner runner(network_, plan_, pass, kernels_, cloud_, nullptr, *state_, *buffers, nothing);
-  encode(pass, 0, cloud_.blocks, runner, shared_codes_, &code_of_);
-  workspace_.release_buffers(std::move(buffers));
+    if (workers > 1) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      codes.merge(own);
+    }
+    workspace_.release_buffers(std::move(buffers));
+  });
 }
 
 }  // namespace bipointnet

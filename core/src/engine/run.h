@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "engine/block.h"
@@ -50,11 +51,12 @@ class Run {
 
   void run_pass(const Pass& pass, float* logits);
   void run_blocks(const Pass& pass, std::size_t first, std::size_t last, std::size_t elements, BlockRunner& runner,
-                  const CodeSet* codes, float* logits);
-  void load_codes(const CodeSet& codes, std::size_t channels, std::size_t block, std::uint64_t* slices) const;
-  void encode(const Pass& pass, std::size_t first, std::size_t last, BlockRunner& runner, CodeSet& codes,
-              std::vector<std::uint32_t>* code_of) const;
-  void find_shared_codes(const Pass& pass);
+                  const CodeSet* codes, float* logits, std::vector<CodeSet>* own);
+  void set_thresholds(const Pass& pass);
+  void pool_codes(const Pass& pass, std::vector<std::vector<Pooled>>& pooled);
+  const CodeSet* find_codes(const Pass& pass);
+  void encode(const Pass& pass, CodeSet& codes, std::vector<std::uint32_t>* code_of);
+  std::size_t blocks_for(std::size_t elements) const { return (elements + lanes_ - 1) / lanes_; }
 
   const Network& network_;
   const Plan& plan_;
@@ -64,6 +66,7 @@ class Run {
   unsigned threads_;
   std::size_t lanes_, width_;
   std::unique_ptr<State> state_;
+  std::mutex mutex_;  // guards sets of codes while threads merge theirs
   CodeSet shared_codes_;
   std::vector<std::uint32_t> code_of_;  // of each point, an index into shared_codes_
 };

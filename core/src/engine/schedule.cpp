@@ -49,7 +49,8 @@ class Scheduler {
     if (from == kCloudDomain || network_.values[size(operation.in[i])].kind == Kind::indices) return false;
     if (type_of(network_, operation) == Step::Type::search) return operation.op != Op::size;
     if (operation.op == Op::broadcast && i == 1) return false;
-    if (operation.op == Op::bilinear_pool && operation.over == Over::distinct) return true;
+    // The codes that a pool counts.
+    if (operation.over == Over::distinct && i + 1 == operation.in.size()) return !is_code_pool(network_, plan_, operation);
     // All slots of a group are mixed. They are in one block unless the group is larger.
     if (operation.op == Op::mix && i == 1 && network_.domains[size(from)].count.most > plan_.lanes) return true;
     return from != domain_of(network_, operation);
@@ -158,6 +159,10 @@ class Scheduler {
     // After a mix the slots that repeat an element differ from it.
     for (const int index : pass.operations) pass.maxima &= network_.operations[size(index)].op != Op::mix;
     std::sort(pass.operations.begin(), pass.operations.end());
+    const auto first = std::stable_partition(
+        pass.operations.begin(), pass.operations.end(),
+        [&](int index) { return !is_code_pool(network_, plan_, network_.operations[size(index)]); });
+    pass.code_pools = static_cast<std::size_t>(pass.operations.end() - first);
   }
 
   void need_operands(int number, const Operation& operation) {
@@ -165,6 +170,7 @@ class Scheduler {
     for (std::size_t i = 0; i < operation.in.size(); ++i) {
       const int value = operation.in[i];
       if (operation.op == Op::broadcast && i == 1) continue;
+      if (operation.op == Op::pool && i == 1) continue;  // its codes are counted before
       if (operation.op == Op::concat && std::find(parts.begin(), parts.end(), value) == parts.end()) continue;
       if (network_.values[size(value)].kind == Kind::indices) continue;
       if (domain(value) == plan_.passes[size(number)].domain) need(number, value);
@@ -249,6 +255,12 @@ Step::Type type_of(const Network& network, const Operation& operation) {
 int domain_of(const Network& network, const Operation& operation) {
   const int value = reduces(operation.op) ? operation.in[0] : operation.out[0];
   return network.values[size(value)].domain;
+}
+
+bool is_code_pool(const Network& network, const Plan& plan, const Operation& operation) {
+  const int domain = network.values[size(operation.in.empty() ? operation.out[0] : operation.in[0])].domain;
+  return operation.op == Op::bilinear_pool && operation.over == Over::distinct && operation.out.size() == 1 &&
+         network.domains[size(domain)].type == Domain::Type::set && !plan.keeps_everything;
 }
 
 bool reduces(Op op) { return op == Op::pool || op == Op::bilinear_pool || op == Op::outer || op == Op::flatten; }

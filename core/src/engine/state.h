@@ -8,6 +8,7 @@
 
 #include "engine/aligned.h"
 #include "engine/bitsliced.h"
+#include "engine/code_set.h"
 #include "engine/storage.h"
 #include "engine/vector_ops.h"
 
@@ -36,8 +37,10 @@ struct State {
   std::vector<std::shared_ptr<const Thresholds>> pools;        // pools over sets, or over groups that are all alike
   std::vector<std::shared_ptr<const GroupThresholds>> groups;  // other pools over groups
   std::vector<std::vector<std::uint32_t>> distinct;            // pools over distinct rows: n per parent element
+  std::vector<CodeSet> rows;                                   // pools in passes over sets: their distinct rows
   std::vector<Thresholds> reduced;                             // layers that read bits of the cloud
   std::vector<Matrix> matrices;                                // transforms by a matrix of the cloud
+  CodeSet codes;  // of the points
   VectorScratch scratch;
 };
 

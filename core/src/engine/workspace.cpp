@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kMaxKnownThresholds = 8;
 constexpr std::size_t kMaxIdleBuffers = 64;
 constexpr std::size_t kMaxIdleBytes = std::size_t{1} << 23;  // per idle state
-constexpr std::size_t kMaxIdleCodes = std::size_t{1} << 17;
+constexpr std::size_t kMaxIdleCodes = std::size_t{1} << 20;  // bytes per idle buffers
 
 std::size_t bytes_of(const Storage& storage) {
   return 4 * (storage.elements.capacity() + storage.rows.capacity() + storage.indices.capacity() +
@@ -28,13 +28,17 @@ std::shared_ptr<const Thresholds> Workspace::thresholds(std::size_t operation, s
       if (known.first == n) return known.second;
     }
   }
-  auto made = std::make_shared<const Thresholds>(
-      plan_.operations[operation].bitsliced[0].thresholds(max_thresholds(network_.operations[operation], n)));
+  auto made = new_thresholds(operation, n);
   const std::lock_guard<std::mutex> lock(mutex_);
   auto& known = known_[operation].thresholds;
   if (known.size() == kMaxKnownThresholds) known.erase(known.begin());
   known.emplace_back(n, made);
   return made;
+}
+
+std::shared_ptr<const Thresholds> Workspace::new_thresholds(std::size_t operation, std::size_t n) const {
+  return std::make_shared<const Thresholds>(
+      plan_.operations[operation].bitsliced[0].thresholds(max_thresholds(network_.operations[operation], n)));
 }
 
 std::shared_ptr<const GroupThresholds> Workspace::group_thresholds(std::size_t operation, std::size_t most) {
@@ -87,7 +91,7 @@ std::unique_ptr<BlockBuffers> Workspace::acquire_buffers() {
 
 void Workspace::release_buffers(std::unique_ptr<BlockBuffers> buffers) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (idle_.size() < kMaxIdleBuffers && buffers->codes.capacity() <= kMaxIdleCodes) idle_.push_back(std::move(buffers));
+  if (idle_.size() < kMaxIdleBuffers && buffers->codes.bytes() <= kMaxIdleCodes) idle_.push_back(std::move(buffers));
 }
 
 std::unique_ptr<State> Workspace::acquire_state() {
@@ -105,6 +109,7 @@ std::unique_ptr<State> Workspace::acquire_state() {
   state->pools.resize(operations);
   state->groups.resize(operations);
   state->distinct.resize(operations);
+  state->rows.resize(operations);
   state->reduced.resize(operations);
   state->matrices.resize(operations);
   return state;
@@ -113,6 +118,8 @@ std::unique_ptr<State> Workspace::acquire_state() {
 void Workspace::release_state(std::unique_ptr<State> state) noexcept {
   std::size_t bytes = 0;
   for (const Storage& storage : state->values) bytes += bytes_of(storage);
+  for (const CodeSet& rows : state->rows) bytes += rows.bytes();
+  bytes += state->codes.bytes();
   const std::lock_guard<std::mutex> lock(mutex_);
   if (bytes <= kMaxIdleBytes && idle_states_.size() < idle_states_.capacity()) idle_states_.push_back(std::move(state));
 }

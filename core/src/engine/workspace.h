@@ -28,7 +28,8 @@ struct BlockBuffers {
   Aligned<std::uint32_t> slot_signs, codes_of_groups;
   std::vector<int> largest;               // counts of agreements: groups x outputs
   std::vector<std::vector<double>> sums;  // per operation: of a group that is larger than a block
-  CodeSet codes;
+  CodeSet codes;                  // of the points that one thread encodes
+  std::vector<CodeSet> code_rows;  // per operation: the rows that one thread collects for a pool
 };
 
 class Workspace {
@@ -41,6 +42,9 @@ class Workspace {
 
   // The thresholds of a max pool of bits over n elements.
   std::shared_ptr<const Thresholds> thresholds(std::size_t operation, std::size_t n);
+
+  // The same without looking for a known one: numbers of distinct codes hardly repeat.
+  std::shared_ptr<const Thresholds> new_thresholds(std::size_t operation, std::size_t n) const;
 
   // The same for every n up to `most`.
   std::shared_ptr<const GroupThresholds> group_thresholds(std::size_t operation, std::size_t most);

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kMaxChannels = 256;
 constexpr std::int64_t kMaxGoldenPoints = 4096;
+constexpr std::int64_t kMaxPoints = 0xffffffff;
 
 // C strings end at the first NUL, so the C API would truncate a name that contains one.
 std::vector<std::string> read_names(const Fields& manifest, const char* key, const char* one) {
@@ -79,7 +80,7 @@ void read_manifest(const JsonValue& root, Tensors& tensors, Network& network) {
   manifest.integer("format", 2, 2);
   std::vector<std::string> keys = {"format",    "model",   "task",   "classes", "channels",
                                    "normalize", "program", "golden", "training"};
-  for (const char* key : {"categories", "parts"}) {
+  for (const char* key : {"categories", "parts", "max_points"}) {
     if (manifest.has(key)) keys.push_back(key);
   }
   manifest.expect_keys(keys);
@@ -90,7 +91,12 @@ void read_manifest(const JsonValue& root, Tensors& tensors, Network& network) {
   if (manifest.has("categories")) network.categories = read_names(manifest, "categories", "category");
   if (manifest.has("parts")) network.parts = read_parts(manifest, network.categories.size(), network.classes.size());
   network.channels = static_cast<int>(manifest.integer("channels", 3, kMaxChannels));
-  network.normalize = manifest.choice<bool>("normalize", {{"sphere", true}, {"none", false}});
+  if (manifest.has("max_points")) {
+    if (network.per_point()) fail(manifest.what, std::string("max_points with task ") + name_of(network.task), "task classify");
+    network.max_points = static_cast<std::size_t>(manifest.integer("max_points", 1, kMaxPoints));
+  }
+  network.normalize = manifest.choice<Normalize>(
+      "normalize", {{"sphere", Normalize::mean}, {"box", Normalize::box}, {"none", Normalize::none}});
   read_program(manifest, tensors, network);
   read_golden(manifest, tensors, network);
   check_golden_cost(network);

@@ -115,6 +115,9 @@ struct Operation {
 // Sizes in a file are int; those in memory are std::size_t.
 inline std::size_t size(int count) { return static_cast<std::size_t>(count); }
 
+// Where a cloud is centered before it is scaled to the unit sphere: at its mean point or at the middle of its box.
+enum class Normalize { none, mean, box };
+
 struct Network {
   std::string manifest;  // JSON, as in the file
   Task task = Task::classify;
@@ -122,7 +125,8 @@ struct Network {
   std::vector<std::string> categories;  // empty if the category is not an input
   std::vector<std::vector<int>> parts;  // the classes that points of each category can have; empty: all
   int channels = 0;
-  bool normalize = false;
+  std::size_t max_points = 0;  // that a prediction uses; 0: all
+  Normalize normalize = Normalize::none;
   std::vector<Domain> domains;
   std::vector<Value> values;
   std::vector<Operation> operations;  // in order; the first result of the last one is the logits

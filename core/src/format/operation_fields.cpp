@@ -152,6 +152,9 @@ void read_fields(const Fields& fields, const OperationRule& rule, Operation& ope
 void check_widths(const Fields& fields, const OperationRule& rule, const Operation& operation) {
   const std::string width = std::to_string(operation.inputs);
   if (operation.op == Op::slice && operation.to > operation.inputs) fields.fail_at("to", "at most K = " + width);
+  if (operation.op == Op::pool && (operation.over == Over::distinct) != (operation.in.size() == 2)) {
+    fields.fail_at("over", operation.in.size() == 2 ? "distinct, as there are codes" : "points or neighbors, as there are no codes");
+  }
   if (operation.inputs % operation.groups != 0) fields.fail_at("groups", "a divisor of K = " + width);
   const bool outputs = std::any_of(rule.fields.begin(), rule.fields.end(),
                                    [](const FieldRule& field) { return field.name == std::string_view("outputs"); });

@@ -9,6 +9,7 @@ namespace {
 constexpr int kLanes = 256;
 
 struct Bits {
+  static constexpr int kMostParts = 2;
   __m256i v;
   static Bits load(const std::uint64_t* p) { return {_mm256_load_si256(reinterpret_cast<const __m256i*>(p))}; }
   static Bits zero() { return {_mm256_setzero_si256()}; }
@@ -19,6 +20,22 @@ struct Bits {
     return *this ^ Bits { _mm256_set1_epi64x(-1) };
   }
   bool any() const { return !_mm256_testz_si256(v, v); }
+  template <int kParts>
+  static Bits load_parts(const char* const (&from)[kParts]) {
+    const __m128i low = _mm_load_si128(reinterpret_cast<const __m128i*>(from[0]));
+    const __m128i high = _mm_load_si128(reinterpret_cast<const __m128i*>(from[1]));
+    return {_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1)};
+  }
+  template <int kParts>
+  void store_part(std::uint64_t* p) const {
+    _mm_store_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(v));
+  }
+  template <int kParts>
+  unsigned any_in_parts() const {
+    const __m256i none = _mm256_cmpeq_epi64(v, _mm256_setzero_si256());
+    const unsigned words = static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(none))) ^ 0xfu;
+    return ((words | words >> 1) & 1) | ((words >> 1 | words >> 2) & 2);
+  }
   // *this becomes the sum bit of *this, x and y; returns the carry.
   Bits full_add(Bits x, Bits y) {
     const Bits half = *this ^ x;

@@ -9,6 +9,7 @@ namespace {
 constexpr int kLanes = 512;
 
 struct Bits {
+  static constexpr int kMostParts = 4;
   __m512i v;
   static Bits load(const std::uint64_t* p) { return {_mm512_load_si512(p)}; }
   static Bits zero() { return {_mm512_setzero_si512()}; }
@@ -17,6 +18,34 @@ struct Bits {
   Bits operator^(Bits o) const { return {_mm512_xor_si512(v, o.v)}; }
   Bits complement() const { return {_mm512_ternarylogic_epi64(v, v, v, 0x55)}; }
   bool any() const { return _mm512_test_epi64_mask(v, v) != 0; }
+  template <int kParts>
+  static Bits load_parts(const char* const (&from)[kParts]) {
+    if constexpr (kParts == 2) {
+      const __m256i low = _mm256_load_si256(reinterpret_cast<const __m256i*>(from[0]));
+      const __m256i high = _mm256_load_si256(reinterpret_cast<const __m256i*>(from[1]));
+      return {_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)};
+    } else {
+      const auto part = [&](int i) { return _mm_load_si128(reinterpret_cast<const __m128i*>(from[i])); };
+      const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(part(0)), part(1), 1);
+      const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(part(2)), part(3), 1);
+      return {_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)};
+    }
+  }
+  template <int kParts>
+  void store_part(std::uint64_t* p) const {
+    if constexpr (kParts == 2) {
+      _mm256_store_si256(reinterpret_cast<__m256i*>(p), _mm512_castsi512_si256(v));
+    } else {
+      _mm_store_si128(reinterpret_cast<__m128i*>(p), _mm512_castsi512_si128(v));
+    }
+  }
+  template <int kParts>
+  unsigned any_in_parts() const {
+    const unsigned words = _mm512_test_epi64_mask(v, v);
+    unsigned parts = 0;
+    for (int i = 0; i < kParts; ++i) parts |= ((words >> (i * 8 / kParts) & ((1u << 8 / kParts) - 1)) != 0) << i;
+    return parts;
+  }
   // *this becomes the sum bit of *this, x and y; returns the carry. VPTERNLOG overwrites its first operand, so the
   // carry is computed from the new sum: it is x where x = y, else the old bit, which is the complement of the new one.
   // This way no register is copied.

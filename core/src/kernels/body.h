@@ -1,7 +1,9 @@
 // The kernels, written once over two small types. The file of each instruction set defines these types in its anonymous
 // namespace and then includes this file:
 //
-//   Bits             a register of kLanes bits: load, store, zero, &, ^, complement, full_add (a full adder), any
+//   Bits             a register of kLanes bits: load, store, zero, &, ^, complement, full_add (a full adder), any;
+//                    kMostParts: how many equal parts load_parts can load from different addresses (1: there is no such
+//                    function); store_part stores the first of these parts; any_in_parts has one bit per part
 //   Floats           a register of floats: kWidth (floats per register); kPointRegs and kRows (a tile of a matrix
 //                    product is kPointRegs registers of points times kRows outputs); load and store (aligned),
 //                    load_any and store_any, from_bytes,
@@ -68,6 +70,7 @@ constexpr Kernels make_kernels(const char* name) {
   kernels.bilinear_pool_alike = bilinear_pool_alike;
   kernels.bilinear_max_counts = bilinear_max_counts;
   kernels.max_group = max_group;
+  kernels.transpose_bits = transpose_bits;
   kernels.transpose_floats = transpose_floats;
   kernels.gather_floats = gather_floats;
   kernels.outer_sums = outer_sums;

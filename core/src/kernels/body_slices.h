@@ -1,17 +1,27 @@
 // Part of body.h: the kernels that count agreements, in slices of a block or for one vector. engine/bitsliced.cpp
 // derives the arithmetic.
 
-// Writes the table of carries of `pairs` pairs: pairs x 8 slices. `parity` is the running bit before these inputs and
-// is updated to the one after them.
-inline void carries(const std::uint64_t* slices, int inputs, int pairs, Bits& parity, std::uint64_t* table) {
-  for (int k = 0; k < 2 * pairs; k += 2, table += kEntries * kWords) {
-    const Bits a = Bits::load(slices + k * kWords);
-    const Bits b = k + 1 < inputs ? Bits::load(slices + (k + 1) * kWords) : Bits::zero();
+// Writes the table of carries of `pairs` pairs: pairs x 8 slices, or the first of kParts parts of each. `parity` is the
+// running bit before these inputs and is updated to the one after them. (Register is Bits; as a parameter, it need not
+// have the functions for parts where there are none.)
+template <class Register, int kParts = 1>
+inline void carries(const std::uint64_t* slices, int inputs, int pairs, Register& parity, std::uint64_t* table) {
+  constexpr int kStep = kWords / kParts;
+  const auto put = [&](int entry, Register carry) {
+    if constexpr (kParts == 1) {
+      carry.store(table + entry * kStep);
+    } else {
+      carry.template store_part<kParts>(table + entry * kStep);
+    }
+  };
+  for (int k = 0; k < 2 * pairs; k += 2, table += kEntries * kStep) {
+    const Register a = Register::load(slices + k * kWords);
+    const Register b = k + 1 < inputs ? Register::load(slices + (k + 1) * kWords) : Register::zero();
     for (int entry = 0; entry < kEntries / 2; ++entry) {
-      Bits sum = parity;
-      const Bits carry = sum.full_add(entry & 2 ? a.complement() : a, entry & 1 ? b.complement() : b);
-      carry.store(table + entry * kWords);
-      carry.complement().store(table + (kEntries - 1 - entry) * kWords);  // majority(~x, ~y, ~z) = ~majority(x, y, z)
+      Register sum = parity;
+      const Register carry = sum.full_add(entry & 2 ? a.complement() : a, entry & 1 ? b.complement() : b);
+      put(entry, carry);
+      put(kEntries - 1 - entry, carry.complement());  // majority(~x, ~y, ~z) = ~majority(x, y, z)
     }
     parity.full_add(a, b);
   }
@@ -176,6 +186,93 @@ inline __attribute__((always_inline)) void pool_with(const BitslicedLayer& layer
   }
 }
 
+// A block with few points leaves most lanes empty. Then a register holds kParts outputs at these points instead of one
+// output: the table of carries has the first part of each slice only, and every part of a register is loaded from the
+// entry of its own output.
+template <class Register, int L, int kParts>
+inline __attribute__((always_inline)) Register tree_of_parts(const char* table, const std::uint8_t* const (&offsets)[kParts],
+                                                         int first, Register* counter) {
+  if constexpr (L == 0) {
+    const char* from[kParts];
+    for (int i = 0; i < kParts; ++i) {
+      const unsigned long place = offsets[i][first];
+      from[i] = table + first * (kEntries * kSliceBytes / kParts) + place * (kSliceBytes / kParts / 8);
+    }
+    return Register::template load_parts<kParts>(from);
+  } else {
+    const Register x = tree_of_parts<Register, L - 1, kParts>(table, offsets, first, counter);
+    const Register y = tree_of_parts<Register, L - 1, kParts>(table, offsets, first + (1 << (L - 1)), counter);
+    return counter[L - 1].full_add(x, y);
+  }
+}
+
+// Slices of kParts parts of zeros or ones: bit i of the index in all lanes of part i.
+template <int kParts>
+struct ConstantParts {
+  alignas(64) std::uint64_t slices[1 << kParts][kWords];
+  constexpr ConstantParts() : slices{} {
+    for (int bits = 0; bits < 1 << kParts; ++bits) {
+      for (int word = 0; word < kWords; ++word) slices[bits][word] = bits >> word * kParts / kWords & 1 ? ~0ull : 0;
+    }
+  }
+};
+template <int kParts>
+constexpr ConstantParts<kParts> kConstantParts{};
+
+// bilinear_pool() of 2^L pairs for a block whose points are all in the first part of the lanes.
+template <class Register, int L, int kParts>
+void pool_in_parts(const std::uint64_t* slices, const BitslicedLayer& layer, const std::uint64_t* mask,
+                   std::uint64_t* scratch, std::uint64_t* fired) {
+  const char* table = reinterpret_cast<const char*>(scratch);
+  Register parity = Register::zero();
+  carries<Register, kParts>(slices, layer.inputs, layer.pairs, parity, scratch);
+  const char* masks[kParts];
+  for (int i = 0; i < kParts; ++i) masks[i] = reinterpret_cast<const char*>(mask);
+  const Register valid = Register::template load_parts<kParts>(masks);
+  for (int first = 0; first < layer.outputs; first += 64) {
+    std::uint64_t& word = fired[first / 64];
+    word |= layer.always[first / 64];
+    for (std::uint64_t left = layer.varies[first / 64] & ~word; left != 0;) {
+      const std::uint8_t* offsets[kParts];
+      std::uint32_t starts[kParts];
+      int places[kParts];
+      for (int i = 0; i < kParts; ++i) {
+        places[i] = left != 0 ? __builtin_ctzll(left) : places[0];  // too few are left: one of them again
+        left &= left - 1;
+        const int m = first + places[i];
+        starts[i] = layer.start[m];
+        offsets[i] = layer.offsets[starts[i] & 1] + (static_cast<long>(m) << L);
+      }
+      const auto bit = [&](int level) {
+        unsigned bits = 0;
+        for (int i = 0; i < kParts; ++i) bits |= (starts[i] >> (level + 1) & 1) << i;
+        return Register::load(kConstantParts<kParts>.slices[bits]);
+      };
+      Register counter[L];
+      for (int level = 0; level < L; ++level) counter[level] = bit(level);
+      const Register highest = bit(L) ^ tree_of_parts<Register, L, kParts>(table, offsets, 0, counter);
+      const unsigned fires = (highest & valid).template any_in_parts<kParts>();
+      for (int i = 0; i < kParts; ++i) word |= static_cast<std::uint64_t>(fires >> i & 1) << places[i];
+    }
+  }
+}
+
+// Whether it did the work of bilinear_pool(): if the lanes in use fit into the first of kParts parts, or of more.
+template <class Register, int L, int kParts>
+bool pooled_in_parts(const std::uint64_t* slices, const BitslicedLayer& layer, const std::uint64_t* mask,
+                     std::uint64_t* scratch, std::uint64_t* fired) {
+  if constexpr (kParts > Register::kMostParts) {
+    return false;
+  } else {
+    std::uint64_t beyond = 0;
+    for (int word = kWords / kParts; word < kWords; ++word) beyond |= mask[word];
+    if (beyond != 0) return false;
+    if (pooled_in_parts<Register, L, 2 * kParts>(slices, layer, mask, scratch, fired)) return true;
+    pool_in_parts<Register, L, kParts>(slices, layer, mask, scratch, fired);
+    return true;
+  }
+}
+
 inline const char* whole_table(const std::uint64_t* slices, const BitslicedLayer& layer, std::uint64_t* scratch) {
   Bits parity = Bits::zero();
   carries(slices, layer.inputs, layer.pairs, parity, scratch);
@@ -207,10 +304,12 @@ void bilinear_pool(const std::uint64_t* slices, const BitslicedLayer& layer, con
                    std::uint64_t* scratch, std::uint64_t* fired) {
   const Bits valid = Bits::load(mask);
   if (layer.pairs == 64) {
+    if (pooled_in_parts<Bits, 6, 2>(slices, layer, mask, scratch, fired)) return;
     const char* table = whole_table(slices, layer, scratch);
     return pool_with(layer, valid, fired, [&](int m) { return fires_of<6>(table, layer, m); });
   }
   if (layer.pairs == 32) {
+    if (pooled_in_parts<Bits, 5, 2>(slices, layer, mask, scratch, fired)) return;
     const char* table = whole_table(slices, layer, scratch);
     return pool_with(layer, valid, fired, [&](int m) { return fires_of<5>(table, layer, m); });
   }
@@ -262,5 +361,34 @@ void agreements(const std::uint64_t* bits, const std::uint64_t* tiles, int input
       for (int j = 0; j < kTile; ++j) differ[j] += popcount(bits[word] ^ tiles[word * kTile + j]);
     }
     for (int j = 0; j < kTile; ++j) counts[m + j] = inputs - differ[j];
+  }
+}
+
+// Swaps the off-diagonal quarters of squares of 2 kBits x 2 kBits bits. Rows that are kBits apart are kStep words apart.
+template <int kBits, int kStep>
+inline __attribute__((always_inline)) void swap_quarters(std::uint64_t* words, std::uint64_t mask) {
+  for (int first = 0; first < 64; first += 2 * kStep) {
+    for (int i = first; i < first + kStep; ++i) {
+      const std::uint64_t swapped = (words[i] >> kBits ^ words[i + kStep]) & mask;
+      words[i] ^= swapped << kBits;
+      words[i + kStep] ^= swapped;
+    }
+  }
+}
+
+// Rows next to each other would be in one register, so before the last two steps row 4 i + j moves to 16 j + i.
+void transpose_bits(std::uint64_t* words) {
+  alignas(64) std::uint64_t far[64];
+  swap_quarters<32, 32>(words, 0x00000000ffffffff);
+  swap_quarters<16, 16>(words, 0x0000ffff0000ffff);
+  swap_quarters<8, 8>(words, 0x00ff00ff00ff00ff);
+  swap_quarters<4, 4>(words, 0x0f0f0f0f0f0f0f0f);
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 4; ++j) far[16 * j + i] = words[4 * i + j];
+  }
+  swap_quarters<2, 32>(far, 0x3333333333333333);
+  swap_quarters<1, 16>(far, 0x5555555555555555);
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 4; ++j) words[4 * i + j] = far[16 * j + i];
   }
 }

@@ -153,6 +153,9 @@ struct Kernels {
   // largest[k] = max(largest[k], x[k] in the lanes of a group), which may be any number of lanes.
   void (*max_group)(const float* rows, int channels, int elements, float* largest);
 
+  // Transposes a 64 x 64 matrix of bits in place: bit j of word i becomes bit i of word j.
+  void (*transpose_bits)(std::uint64_t* words);
+
   // Functions on elements and rows. An element has its channels next to each other.
 
   // to[c * to_stride + r] = from[r * from_stride + c].

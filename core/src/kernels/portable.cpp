@@ -7,6 +7,7 @@ namespace {
 constexpr int kLanes = 64;
 
 struct Bits {
+  static constexpr int kMostParts = 1;
   std::uint64_t v;
   static Bits load(const std::uint64_t* p) { return {*p}; }
   static Bits zero() { return {0}; }

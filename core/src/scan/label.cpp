@@ -60,7 +60,7 @@ struct Job {
 void label_object(const Job& job, const float* xyz, std::size_t count) {
   const std::size_t classes = job.model.network().classes.size();
   const std::size_t samples = (count + job.points - 1) / job.points;
-  const std::vector<std::uint32_t> order = shuffled(count, count);
+  const std::vector<std::uint32_t> order = shuffled(count);
   std::vector<float> channels, logits, scores(job.accepted.size());
   for (std::size_t start = 0; start < samples; start += job.batch()) {
     const std::size_t clouds = std::min(job.batch(), samples - start), rows = clouds * job.points;

@@ -32,16 +32,6 @@ Triangle triangle(const float* xyz, const std::int64_t* corners) {
 
 }  // namespace
 
-std::vector<float> sample_points(const float* xyz, std::size_t count, std::size_t wanted) {
-  if (count <= wanted) return {xyz, xyz + 3 * count};
-  std::vector<float> sample;
-  sample.reserve(3 * wanted);
-  for (const std::size_t index : shuffled(count, wanted)) {
-    sample.insert(sample.end(), xyz + 3 * index, xyz + 3 * index + 3);
-  }
-  return sample;
-}
-
 std::vector<float> sample_surface(const float* xyz, const std::vector<std::int64_t>& faces, std::size_t wanted) {
   std::vector<double> reach(faces.size() / 3);  // the total area up to each triangle
   double total = 0;

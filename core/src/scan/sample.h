@@ -1,4 +1,4 @@
-// As many points as in training, for a classifier.
+// Points of a mesh, for a classifier.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,6 @@
 #include <vector>
 
 namespace bipointnet::scan {
-
-// `wanted` points, x y z each, of a cloud of `count` points `xyz`. All of them, in the order of the file, if there are
-// no more; else those that shuffled() puts first.
-std::vector<float> sample_points(const float* xyz, std::size_t count, std::size_t wanted);
 
 // `wanted` points of a surface, uniform by area. faces: three valid indices of points per triangle, with an area in
 // total.

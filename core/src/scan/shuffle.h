@@ -24,7 +24,7 @@ inline double uniform(std::uint64_t index) { return static_cast<double>(rank_of(
 // Sorts indices by rank.
 void shuffle(std::vector<std::uint32_t>& indices);
 
-// The first `kept` of the indices 0 to count - 1, sorted by rank. count is below 2^32.
-std::vector<std::uint32_t> shuffled(std::size_t count, std::size_t kept);
+// The indices 0 to count - 1, sorted by rank. count is below 2^32.
+std::vector<std::uint32_t> shuffled(std::size_t count);
 
 }  // namespace bipointnet::scan

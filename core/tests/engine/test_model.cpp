@@ -95,10 +95,14 @@ void check_extremes() {
   }
 }
 
-// Copies of points change no maximum: neither of all points nor, with a shift, of distinct codes.
+// Copies of points change nothing: no maximum of all points nor, with a shift, of distinct codes; and no mean, number of
+// points or normalization, for which they are dropped.
 void check_copies() {
-  for (const bool shifted : {false, true}) {
-    Network network = distinct(30, shifted);
+  Network counts_points = vanilla(3, 64, 64, 64, Pool::max, true), mean = vanilla(3, 64, 64, 64, Pool::mean, false);
+  Network by_mean = distinct(30, true), by_box = distinct(30, true);
+  by_mean.normalize = Normalize::mean;
+  by_box.normalize = Normalize::box;
+  for (Network network : {distinct(30, false), distinct(30, true), counts_points, mean, by_mean, by_box}) {
     CHECK(set_golden(network));
     const std::vector<float> cloud = random::random_cloud(source(), 200, 3, false);
     std::vector<float> copies = cloud;
@@ -108,17 +112,59 @@ void check_copies() {
     }
     for (const Kernels* kernels : available_kernels()) {
       const Model model(network, *kernels);
-      std::vector<float> once(4), often(4);
-      model.predict(cloud.data(), 1, 200, true, 1, -1, once.data());
-      model.predict(copies.data(), 1, 900, true, 2, -1, often.data());
+      std::vector<float> once(network.classes.size()), often(network.classes.size());
+      model.predict(cloud.data(), 1, 200, false, 1, -1, once.data());
+      model.predict(copies.data(), 1, 900, false, 2, -1, often.data());
       CHECK(once == often);
     }
   }
 }
 
-void check_normalizing() {
+// A large cloud gives the logits of the points with the lowest ranks, in any order and with copies.
+void check_thinning() {
+  Network by_mean = distinct(30, true), by_box = by_mean, counts_points = vanilla(3, 64, 64, 64, Pool::max, true);
+  by_mean.normalize = Normalize::mean;
+  by_box.normalize = Normalize::box;
+  for (Network network : {by_mean, by_box, counts_points, vanilla(3, 64, 64, 64, Pool::mean, false)}) {
+    network.max_points = 100;
+    CHECK(set_golden(network));
+    for (const int count : {99, 100, 101, 130, 1000, 20000}) {
+      std::vector<float> cloud = random::random_cloud(source(), count, 3, false), doubled = cloud;
+      doubled.insert(doubled.end(), cloud.begin(), cloud.end());
+      const std::vector<float> expected = naive::logits(network, cloud, false, -1);
+      for (const Kernels* kernels : available_kernels()) {
+        const Model model(network, *kernels);
+        std::vector<float> found(expected.size());
+        model.predict(cloud.data(), 1, size(count), false, 1, -1, found.data());
+        CHECK(found == expected);
+        model.predict(doubled.data(), 1, 2 * size(count), false, 1, -1, found.data());
+        CHECK(found == expected);
+        const std::size_t kept = kept_points(doubled.data(), 2 * size(count), 3, 100).index.size();
+        CHECK_EQUAL(kept, std::min<std::size_t>(100, size(count)));
+      }
+    }
+  }
+}
+
+// Ranks look like random numbers, also for points on a coarse grid: each eighth of a cube keeps its share.
+void check_ranks() {
+  std::vector<float> grid;
+  for (int i = 0; i < 64 * 64 * 64; ++i) {
+    for (const int place : {i % 64, i / 64 % 64, i / 4096}) grid.push_back(static_cast<float>(place) * 0.25f);
+  }
+  const std::vector<std::uint32_t> kept = kept_points(grid.data(), 64 * 64 * 64, 3, 8000).index;
+  const std::vector<float> alike(3 * 5000, 1.5f);
+  CHECK_EQUAL(kept_points(alike.data(), 5000, 3, 100).index.size(), 1u);
+  CHECK_EQUAL(kept.size(), 8000u);
+  CHECK(std::is_sorted(kept.begin(), kept.end()));
+  int shares[8] = {};
+  for (const std::uint32_t i : kept) ++shares[i % 64 / 32 + 2 * (i / 64 % 64 / 32) + 4 * (i / 4096 / 32)];
+  for (const int share : shares) CHECK(std::abs(share - 1000) < 150);  // five standard deviations
+}
+
+void check_normalizing(Normalize how) {
   Network network = vanilla(3, 64, 64, 64, Pool::max, true);
-  network.normalize = true;
+  network.normalize = how;
   CHECK(set_golden(network));
   const Model model(network, find_kernels());
   const std::vector<float> cloud = random::random_cloud(source(), 300, 3, false);
@@ -310,7 +356,10 @@ int main() {
   }
   check_extremes();
   check_copies();
-  check_normalizing();
+  check_thinning();
+  check_ranks();
+  check_normalizing(Normalize::mean);
+  check_normalizing(Normalize::box);
   check_errors();
   check_search_range();
   check_many_threads();

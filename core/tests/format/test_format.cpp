@@ -70,7 +70,7 @@ void test_every_field_of_a_pointnet_arrives() {
   CHECK(network.task == Task::classify && !network.per_point());
   CHECK(network.classes == (std::vector<std::string>{"chair", "t\xC3\xA4sse"}));
   CHECK_EQUAL(network.channels, 3);
-  CHECK(network.normalize);
+  CHECK(network.normalize == Normalize::mean);
   CHECK_EQUAL(network.golden_seed, 9007199254740991u);
   CHECK_EQUAL(network.golden_points, 17);
   CHECK_EQUAL(network.golden_tolerance, 1e-4);
@@ -110,7 +110,7 @@ void test_every_field_of_a_pointnet_arrives() {
 
 void test_a_pool_by_mean_arrives() {
   const Network network = parse(small_file().bytes());
-  CHECK(!network.normalize);
+  CHECK(network.normalize == Normalize::none);
   const Operation& pooled = maker(network, "pooled");
   CHECK(pooled.pool == Pool::mean && !pooled.shifted);
   CHECK(pooled.line == (std::vector<double>{0, 0, 1, 0, 2, 0, 3, 0}));

@@ -32,7 +32,15 @@ void test_the_keys_are_checked() {
   CHECK_ERROR(with("\"channels\":3", "\"channels\":2"), "manifest: channels 2, expected an integer from 3 to 256");
   CHECK_ERROR(with("\"channels\":3", "\"channels\":257"), "manifest: channels 257");
   CHECK_ERROR(with("\"channels\":3", "\"channels\":6"), "tnet.weight: shape [9, 3], expected [9, 6]");
-  CHECK_ERROR(with("\"sphere\"", "\"cube\""), "manifest: normalize \"cube\", expected sphere or none");
+  CHECK_ERROR(with("\"sphere\"", "\"cube\""), "manifest: normalize \"cube\", expected sphere, box or none");
+  const auto limited = [&](const std::string& most) { return with("\"sphere\"", "\"sphere\",\"max_points\":" + most); };
+  CHECK_EQUAL(limited("1"), "");
+  CHECK_EQUAL(limited("4294967295"), "");
+  CHECK_ERROR(limited("0"), "manifest: max_points 0, expected an integer from 1 to 4294967295");
+  CHECK_ERROR(limited("4294967296"), "manifest: max_points 4294967296");
+  CHECK_ERROR(limited("1.5"), "manifest: max_points 1.5");
+  CHECK_ERROR(error_after_manifest(segments_file(), "\"normalize\"", "\"max_points\":5,\"normalize\""),
+              "manifest: max_points with task part, expected task classify");
 }
 
 void test_the_golden_vector_is_checked() {

@@ -124,6 +124,22 @@ void check_bilinear(const Kernels& kernels, int inputs, int outputs) {
   kernels.bilinear_pool(slices.data(), sliced.layer(pool_thresholds), mask.data(), scratch.data(), fired.data());
   kernels.bilinear_and_pool(slices.data(), sliced.layer(thresholds), sliced.layer(pool_thresholds), mask.data(),
                             scratch.data(), both.data(), with_both.data());
+  for (const int few : {lanes / 2, lanes / 4, lanes / 8}) {  // lanes in use: then one register can hold several outputs
+    Aligned<std::uint64_t> used = mask;
+    for (int p = few; p < lanes; ++p) used[at(p / 64)] &= ~(std::uint64_t{1} << p % 64);
+    std::vector<std::uint64_t> found(words_for(at(outputs)), 0), wanted(words_for(at(outputs)), 0);
+    found[0] = wanted[0] = 2;
+    kernels.bilinear_pool(slices.data(), sliced.layer(pool_thresholds), used.data(), scratch.data(), found.data());
+    for (int m = 0; m < outputs; ++m) {
+      const std::uint64_t* row = weight.data() + at(m) * words_for(at(inputs));
+      bool fires = other[at(m)] <= 0;
+      for (int p = 0; p < few && !fires; ++p) {
+        fires = bit(used.data(), p) && count_agreements(slices.data(), words, row, inputs, p) >= other[at(m)];
+      }
+      if (fires) wanted[at(m) / 64] |= std::uint64_t{1} << m % 64;
+    }
+    CHECK(found == wanted);
+  }
   std::vector<float> a(at(outputs)), b(at(outputs)), scales(at(lanes));
   fill(a);
   fill(b);

@@ -32,29 +32,14 @@ void check_shuffle() {
   CHECK_EQUAL(scan::rank_of(1), 7960286522194355700u);
   CHECK_EQUAL(scan::rank_of(2), 487617019471545679u);
   for (const std::size_t count : {1u, 2u, 1000u}) {
-    std::vector<std::uint32_t> all = scan::shuffled(count, count), given(count);
+    std::vector<std::uint32_t> all = scan::shuffled(count), given(count);
     CHECK(std::is_sorted(all.begin(), all.end(), [](auto a, auto b) { return scan::rank_of(a) < scan::rank_of(b); }));
     std::iota(given.begin(), given.end(), 0u);
     scan::shuffle(given);
     CHECK(given == all);
-    for (const std::size_t kept : {std::size_t{0}, std::size_t{1}, count / 2, count, count + 5}) {
-      const std::vector<std::uint32_t> some = scan::shuffled(count, kept);
-      CHECK_EQUAL(some.size(), std::min(kept, count));
-      CHECK(std::equal(some.begin(), some.end(), all.begin()));
-    }
     std::sort(all.begin(), all.end());
     for (std::size_t i = 0; i < count; ++i) CHECK_EQUAL(all[i], i);
   }
-}
-
-void check_samples() {
-  const std::vector<float> xyz = random_points(100, 1, 0);
-  CHECK(scan::sample_points(xyz.data(), 100, 100) == xyz);
-  CHECK(scan::sample_points(xyz.data(), 100, 1000) == xyz);
-  const std::vector<float> sample = scan::sample_points(xyz.data(), 100, 10);
-  const std::vector<std::uint32_t> order = scan::shuffled(100, 10);
-  CHECK_EQUAL(sample.size(), 30u);
-  for (std::size_t i = 0; i < 30; ++i) CHECK_EQUAL(sample[i], xyz[3 * order[i / 3] + i % 3]);
 }
 
 // Two triangles in the planes z = 0 and z = 1, of areas 0.5 and 1.5, and one without an area.
@@ -148,7 +133,6 @@ void check_label() {
 
 int main() {
   check_shuffle();
-  check_samples();
   check_surface();
   check_blocks();
   check_label();

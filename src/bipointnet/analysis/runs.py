@@ -134,8 +134,10 @@ def study_runs(paths: list[Path], data: str | None, count: int, bar: Bar, skip_b
         chosen = evenly_spaced(count, len(clouds.test))
         points, labels = clouds.test.points[chosen], clouds.test.labels[chosen]
         with bar(name) as progress:
-            found = study(run.network, points, labels, run.points, progress)
-        studied.append(StudiedRun(name, run, found, labels, normalize(points[0])[:, :3], read_log(run.path)))
+            found = study(run.network, points, labels, run.points, progress, run.config.center)
+        studied.append(
+            StudiedRun(name, run, found, labels, normalize(points[0], run.config.center)[:, :3], read_log(run.path))
+        )
     return studied
 
 

@@ -19,6 +19,7 @@ from bipointnet.evaluation import metrics
 from bipointnet.evaluation.probe import bilinear_layers, evenly_spaced, signs_and_zero_gradients
 from bipointnet.models.pointnet import TNet, orthogonality
 from bipointnet.nn import BinaryLinear, in_full
+from bipointnet.nn.distinct import distinct_rows
 from bipointnet.nn.hooks import hooked
 
 BATCH, DOUBLED_CLOUDS = 16, 16  # clouds per batch, and clouds for `double_scales`
@@ -87,12 +88,6 @@ class Study:
         return max(self.transforms, key=lambda t: t.size).regularizer if self.transforms else None
 
 
-def distinct_rows(signs: np.ndarray) -> int:
-    """The number of different rows of a bool array (R, K)."""
-    packed = np.packbits(signs, axis=1)
-    return len(set(packed.view(f"V{packed.shape[1]}").ravel().tolist()))
-
-
 @dataclass
 class RunningStd:
     """Standard deviation of all numbers added so far."""
@@ -121,7 +116,7 @@ class _LayerStatistics:
     zero_gradients: int = 0
     inputs: int = 0
     codes: list[int] = field(default_factory=list)
-    single: list[np.ndarray] = field(default_factory=list)
+    single: list[Tensor] = field(default_factory=list)
     rows: int = 1
 
     def add(self, layer: BinaryLinear, x: Tensor, z: Tensor, clouds: int) -> None:
@@ -133,12 +128,12 @@ class _LayerStatistics:
         self.inputs += x.numel()
         rows = x.numel() // x.shape[-1]
         # In a graph of several clouds, their rows cannot be told apart: it counts as one cloud.
-        signs = signs.reshape(1 if rows % clouds else clouds, -1, x.shape[-1]).cpu().numpy()  # (B, R, K)
+        signs = signs.reshape(1 if rows % clouds else clouds, -1, x.shape[-1])  # (B, R, K)
         self.rows = signs.shape[1]
         if self.rows == 1:
             self.single.append(signs[:, 0])
         else:
-            self.codes += [distinct_rows(cloud) for cloud in signs]
+            self.codes += distinct_rows(signs).tolist()
 
 
 def study(
@@ -147,6 +142,7 @@ def study(
     labels: np.ndarray,
     points: int,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    center: str = "mean",
 ) -> Study:
     """Measure a network that classifies normalized clouds, from the first `points` of each cloud.
 
@@ -156,6 +152,7 @@ def study(
         labels: (M,), the class index of each cloud.
         points: points per cloud.
         on_progress: called with the steps done and their total.
+        center: what becomes the origin of a cloud, "mean" or "box", as in the training.
 
     Example:
         >>> from bipointnet import LSR, BinaryLinear, EntropyMax, vanilla_pointnet
@@ -165,7 +162,7 @@ def study(
         >>> [layer.name for layer in found.layers]
         ['points.0.0', 'pooled.linear', 'head.0.0', 'head.1.0']
     """
-    inputs = torch.cat([normalize(part) for part in torch.from_numpy(clouds[:, :points].copy()).split(BATCH)])
+    inputs = torch.cat([normalize(part, center) for part in torch.from_numpy(clouds[:, :points].copy()).split(BATCH)])
     return analyze(model, inputs, torch.from_numpy(labels), on_progress)
 
 
@@ -274,7 +271,7 @@ def _few(batches: list[tuple[Any, ...]], labels: Tensor | None) -> tuple[tuple[A
 def _layer(
     name: str, layer: BinaryLinear, statistics: _LayerStatistics, logits_moved: float, gradient_turned: float
 ) -> Layer:
-    single = np.concatenate(statistics.single) if statistics.single else np.empty((0, layer.in_features), bool)
+    single = torch.cat(statistics.single) if statistics.single else torch.empty(0, layer.in_features)
     return Layer(
         name=name,
         inputs=layer.in_features,

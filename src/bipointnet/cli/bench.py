@@ -16,24 +16,81 @@ from bipointnet.cli.common import (
     print_line,
     require_packed,
 )
+from bipointnet.cli.sweep import bench_sweep, parse_sizes
+from bipointnet.errors import UserError
 from bipointnet.extras import install_hint, installed
+
+SWEEP = "Sweep over the number of points"
 
 
 def bench(
     path: Path = PACKED,
-    points: int | None = typer.Option(
-        None, "--points", help="Points per cloud (default: as in training; 1024 if the file does not say)."
+    points: str | None = typer.Option(
+        None,
+        "--points",
+        metavar="N",
+        help="Points per cloud (default: as in training; 1024 if the file does not say). With --sweep a list, such as "
+        "32,1024 (default: nine sizes).",
     ),
     threads: int = typer.Option(1, "--threads", help="Threads of every runtime."),
-    rounds: int = typer.Option(200, "--rounds", help="Rounds; in each, every runtime is called four times."),
+    rounds: int = typer.Option(
+        200,
+        "--rounds",
+        help="Rounds; in each, every runtime is called four times. With --sweep, large clouds have fewer.",
+    ),
     as_json: bool = AS_JSON,
+    sweep: bool = typer.Option(
+        False,
+        "--sweep",
+        metavar="",
+        rich_help_panel=SWEEP,
+        help="Time, memory and accuracy on clouds of 32 to 1,000,000 points; takes a minute or two.",
+    ),
+    clouds: int | None = typer.Option(
+        None, "--clouds", rich_help_panel=SWEEP, help="Built-in test clouds for the accuracy (default: 200)."
+    ),
+    report_file: Path | None = typer.Option(
+        None, "-o", "--out", rich_help_panel=SWEEP, help="Write the result to this file, such as sweep.json."
+    ),
+    picture: Path | None = typer.Option(
+        None, "--picture", rich_help_panel=SWEEP, help="Draw the result into this file, such as sweep.png."
+    ),
 ) -> None:
     """Benchmark a packed model against the same network in float32.
 
     Compares with ONNX Runtime, OpenVINO and PyTorch, if they are installed
     and if the network pools over all points: PointNets, segmentation networks.
+    With --sweep, compares with ONNX Runtime only.
     """
     require_packed(path)
+    if sweep:
+        bench_sweep(
+            path,
+            points=points,
+            threads=threads,
+            rounds=rounds,
+            clouds=clouds,
+            report_file=report_file,
+            picture=picture,
+            as_json=as_json,
+        )
+        return
+    for name, value in (("--clouds", clouds), ("--out", report_file), ("--picture", picture)):
+        if value is not None:
+            raise UserError(f"{name} is {str(value)!r} without --sweep; expected both, or neither; add --sweep")
+    bench_size(path, None if points is None else parse_size(points), threads, rounds, as_json)
+
+
+def parse_size(text: str) -> int:
+    """The value of --points without --sweep: one integer."""
+    sizes = parse_sizes(text)
+    if len(sizes) > 1:
+        raise UserError(f"--points is '{text}' without --sweep; expected one integer; add --sweep to measure them all")
+    return sizes[0]
+
+
+def bench_size(path: Path, points: int | None, threads: int, rounds: int, as_json: bool) -> None:
+    """Benchmark one cloud of one size, and a batch."""
     if installed("torch"):
         from bipointnet.evaluation.bench_torch import bench as measure
     else:

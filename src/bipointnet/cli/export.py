@@ -16,6 +16,14 @@ def export(
     run: Path = typer.Argument(metavar="RUN", help="Run folder (its last epoch) or checkpoint."),
     path: Path = typer.Option(..., "-o", "--out", help="Packed model to write, for example chairs.bpn."),
     last: str = typer.Option("f16", "--last", help="Data type of a float last layer: f16 or f32."),
+    max_points: int | None = typer.Option(
+        None,
+        "--max-points",
+        min=0,
+        help="Most points of a cloud that a prediction uses; 0: all (default: 4 times those of the training for "
+        "PointNets, else as many as in training).",
+        metavar="N",
+    ),
     as_json: bool = AS_JSON,
 ) -> None:
     """Pack a trained network into one small file that runs without PyTorch.
@@ -39,7 +47,7 @@ def export(
     from bipointnet.runtime import model as runtime
 
     with err.status("packing"):
-        exported = pack.export_run(run, path, last)
+        exported = pack.export_run(run, path, last, max_points)
         sizes = packed_sizes(runtime.load(path))
     if as_json:
         costs = {

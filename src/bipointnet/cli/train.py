@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Where --help lists the fields of Config.
 PANELS = {
     "Network": ("task", "model", "method", "gradient", "pool", "init_bias_std"),
-    "Data": ("category", "fold", "points", "up"),
+    "Data": ("category", "fold", "points", "center", "up"),
     "Schedule": ("recipe", "epochs", "batch", "optimizer", "lr", "warmup", "weight_decay", "clip", "seed", "device"),
     "Loss": ("label_smoothing", "transform_penalty"),
     "Augmentation": ("rotate", "scale", "shift", "jitter", "drop"),
@@ -217,7 +217,7 @@ def _train_one(
 
 def _picked(source: str, given: dict[str, Any], clouds: "PointClouds") -> tuple[Config, str]:
     """The settings for these data, options that are given or else from the recipe; and what the recipe picked."""
-    if given.get("recipe", default(clouds.name)) == "paper":
+    if given.get("recipe", default(clouds.name)) != "auto":
         return from_mapping(source, given), ""
     settings = from_mapping(source, given)  # for the defaults of task and model
     count, task = len(clouds.train), settings.task

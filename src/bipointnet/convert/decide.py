@@ -12,11 +12,12 @@ from torch.nn.utils.parametrize import is_parametrized
 from bipointnet.convert.graph import ACTIVATIONS, TRANSPARENT, CallGraph, has_matrix
 from bipointnet.convert.layers import describe, to_binary, why_unsupported
 from bipointnet.convert.methods import Methods, excluded, method_of_each
-from bipointnet.convert.pools import OWN_INPUT, Pool, find_pool
+from bipointnet.convert.pools import OWN_INPUT, Pool, find_pool, indexed_by_input
 from bipointnet.convert.report import Row, bits
 from bipointnet.convert.trace import call_name
 from bipointnet.errors import UserError
 from bipointnet.nn.conv import PointPool
+from bipointnet.nn.grouped import BinaryGrouped
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.methods import Method
 from bipointnet.nn.pools import EntropyMax, EntropyMean, MaxPool, MeanPool, MeasuredMax
@@ -187,14 +188,29 @@ class _Decider:
             if graph.kinds[node] in ACTIVATIONS:
                 self._remove(node, "activation", "in front of a pool")
         dynamic = any(isinstance(size, fx.Node) for size in pool.window)
+        layer = self._layer_with_codes(pool, new, base)
         if pool.scattered:
             new = ScatterPool(new)
-        elif pool.dims != (-2,) or pool.keepdim or pool.window:
+        elif pool.dims != (-2,) or pool.keepdim or pool.window or layer is not None:
             new = PointPool(new, pool.dims, pool.keepdim, () if dynamic else pool.window, pool.stride)
+        if layer is not None and isinstance(new, (PointPool, ScatterPool)):
+            new.codes.count(layer)
         new.to(next(graph.root.parameters()))  # its device and dtype
         if pool.call.op == "call_module" and isinstance(graph.module(pool.call), (MaxPool, MeanPool, MeasuredMax)):
             new.train(graph.module(pool.call).training)  # pyright: ignore[reportOptionalMemberAccess]
         self.found.calls[pool.call] = NewCall("pool", new, indices=pool.indices)
+
+    def _layer_with_codes(self, pool: Pool, new: nn.Module, norm: fx.Node) -> BinaryLinear | None:
+        """The 1-bit layer in front of the BatchNorm in front of a pool, if the pool counts its distinct codes."""
+        if not isinstance(new, EntropyMax) or new.over != "distinct":
+            return None
+        if isinstance(self.graph.module(pool.call), MaxPool):
+            return None  # a pool of this library, which gets its counts, as in a PooledLayer
+        if pool.scattered and not indexed_by_input(self.graph, pool):
+            return None  # over the edges of a graph: it counts neighbors
+        layer = self.graph.preceding(norm.all_input_nodes[0], ("view",))[1]
+        found = self.found.layers.get(str(layer.target)) if self._one_bit(layer) else None
+        return None if isinstance(found, BinaryGrouped) else found
 
     # Dropouts and activations
 

@@ -12,6 +12,7 @@ from bipointnet.nn.pools import MaxPool, MeanPool, MeasuredMax
 
 ARITHMETIC = {"add", "sub", "mul", "div", "truediv", "radd", "rsub"}
 SCATTERED = {"scatter_reduce": 3, "index_reduce": 3, "segment_reduce": 0}  # the position of what they pool
+INDEX_VIEWS = {"expand", "expand_as", "getitem", "index_select", "long", "reshape", "to", "unsqueeze", "view"}
 OWN_INPUT = "combined with its own input, as in x - x.mean()"
 HIDDEN = {"max", "amax", "scatter", "segment", "scatter_reduce", "scatter_max", "global_max_pool"}  # in opaque code
 OTHER_LIBRARIES = {"scatter_max", "segment_csr", "segment_max_csr", "segment_coo", "segment_max_coo"}
@@ -116,6 +117,19 @@ def _scattered(graph: CallGraph, node: fx.Node) -> Pool | None:
     if reduce not in ("amax", "max", "mean") or not isinstance(source, fx.Node):
         return None
     return Pool(node, source, "mean" if reduce == "mean" else "max", scattered=True)
+
+
+def indexed_by_input(graph: CallGraph, pool: Pool) -> bool:
+    """Whether an input says to which cloud each element of a scattered pool belongs, as `batch` in torch_geometric.
+
+    It has one dimension. The edges of a graph, which may be an input too, have two.
+    """
+    node = graph.option(pool.call, "index", None, 2)
+    while isinstance(node, fx.Node) and node.op != "placeholder":
+        if call_name(node) not in INDEX_VIEWS or not node.all_input_nodes:
+            return False
+        node = node.all_input_nodes[0]
+    return isinstance(node, fx.Node) and node.meta.get("rank") == 1
 
 
 def _not_over_points(graph: CallGraph, pool: Pool) -> str | None:

@@ -9,6 +9,8 @@ from bipointnet.convert.decide import Decisions, NewCall
 from bipointnet.convert.graph import CallGraph
 from bipointnet.convert.sites import Chain, site_of
 from bipointnet.convert.substitute import CallTable, Change, PerCall, substitute
+from bipointnet.nn.conv import PointPool
+from bipointnet.nn.scatter import ScatterPool
 
 KEEP = Change("keep")
 STRENGTH = ("keep", "hardtanh", "identity", "pool")  # of two changes of one site, the later one counts
@@ -77,8 +79,8 @@ class _Rebuilding:
             step, calls[run, called, chain] = calls[run, called, chain], calls[run, called, chain] + 1
             name = ""
             if new.kind == "pool":
-                stateless = _equivalence_key(new.module) == repr(new.module)
-                key = owner, called, chain, repr(new.module) if stateless else str(step)
+                alike = _equivalence_key(new.module)
+                key = owner, called, chain, str(step) if alike == str(id(new.module)) else alike
                 pools[key] = name = pools.get(key) or self._add_module(owner, new.module)
             self.changes[node] = Change(new.kind, name, new.inplace, new.indices)
 
@@ -118,5 +120,8 @@ def _strongest(runs: list[list[Change]]) -> tuple[Change, ...]:
 
 
 def _equivalence_key(module: nn.Module) -> str:
-    """Equal for modules that can replace each other: modules without state and with the same repr."""
-    return str(id(module)) if [*module.parameters(), *module.buffers()] else repr(module)
+    """Equal for modules that can replace each other: without state, with the same repr, after the same layer."""
+    if [*module.parameters(), *module.buffers()]:
+        return str(id(module))
+    layer = module.codes.layer if isinstance(module, (PointPool, ScatterPool)) else None
+    return repr(module) if layer is None else f"{module!r} {id(layer)}"

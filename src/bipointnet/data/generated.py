@@ -17,6 +17,11 @@ def check_size(what: str, size: int, least: int) -> None:
         raise UserError(f"{what} is {size}, expected a whole number of at least {least}")
 
 
+def cloud_stream(seed: int, which: int, number: int) -> np.random.Generator:
+    """The random numbers of one cloud of a split (0: train, 1: test), whatever the number of the others."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(which, number)))
+
+
 def generated_splits(
     name: str,
     version: tuple[Hashable, ...],
@@ -49,7 +54,5 @@ def _generate(
     point_labels = np.empty((size, shape[0]), np.int64)
     labels = np.arange(size, dtype=np.int64) % classes
     for i in range(size):
-        # One random stream per cloud: a cloud does not depend on the number of the others.
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(which, i)))
-        points[i], point_labels[i] = make(int(labels[i]), rng)
+        points[i], point_labels[i] = make(int(labels[i]), cloud_stream(seed, which, i))
     return {"points": points, "labels": labels, "point_labels": point_labels}

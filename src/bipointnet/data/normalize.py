@@ -7,10 +7,12 @@ import numpy as np
 Points = TypeVar("Points")  # a NumPy array or a PyTorch tensor; this module needs no PyTorch
 
 
-def normalize(points: Points) -> Points:
+def normalize(points: Points, center: str = "mean") -> Points:
     """Center xyz of a cloud, or of each cloud of a batch (..., N, C), and scale its farthest point to distance 1.
 
-    Channels past the third stay as they are. A cloud of identical points becomes zeros. Integers become float32.
+    center: "mean", the mean point, or "box", the middle of the smallest box along the axes, which does not depend on
+    the density of the points. Channels past the third stay as they are. A cloud of identical points becomes zeros.
+    Integers become float32.
 
     >>> normalize(np.array([[1.0, 0, 0], [3.0, 0, 0]])).tolist()
     [[-1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
@@ -26,7 +28,11 @@ def normalize(points: Points) -> Points:
         wide, narrow = arrays.float64, clouds.dtype
     # Relative to the first point, identical points are exact zeros and clouds far from the origin lose no digits.
     xyz = arrays.asarray(clouds[..., :3] - clouds[..., :1, :3], dtype=wide)  # (..., N, 3)
-    xyz = arrays.asarray(xyz - xyz.mean(axis=-2, keepdims=True), dtype=narrow)
+    if center == "mean":
+        middle = xyz.mean(axis=-2, keepdims=True)
+    else:
+        middle = (arrays.amin(xyz, axis=-2, keepdims=True) + arrays.amax(xyz, axis=-2, keepdims=True)) / 2
+    xyz = arrays.asarray(xyz - middle, dtype=narrow)
     # Two steps, as the squares of large or tiny coordinates leave the range of float32.
     size = arrays.amax(abs(xyz), axis=(-2, -1), keepdims=True)
     xyz = xyz / arrays.where(size > 0, size, size + 1)

@@ -16,7 +16,7 @@ import numpy as np
 
 from bipointnet.data import furniture, objects
 from bipointnet.data.dataset import PointClouds
-from bipointnet.data.generated import check_size, generated_splits
+from bipointnet.data.generated import check_size, cloud_stream, generated_splits
 from bipointnet.data.solids import Assembly, Density, Rng, joined, rotation, sample
 from bipointnet.errors import UserError
 
@@ -114,3 +114,16 @@ def shapes(train: int = 4800, test: int = 800, points: int = 1024, seed: int = 0
         lambda label, rng: make_object(CLASSES[label], rng, points),
     )
     return PointClouds("shapes", CLASSES, *splits, PARTS, parts=PARTS_OF_CLASSES)
+
+
+def held_out(number: int, points: int) -> tuple[np.ndarray, int]:  # (P, 3) float32
+    """A cloud of the test split with any number of points, and its class; numbers beyond the split give new objects.
+
+    A larger cloud of the same number begins with the smaller one.
+
+    >>> xyz, label = held_out(7, points=4096)
+    >>> CLASSES[label], xyz.shape
+    ('chair', (4096, 3))
+    """
+    label = number % len(CLASSES)
+    return make_object(CLASSES[label], cloud_stream(0, 1, number), points)[0], label

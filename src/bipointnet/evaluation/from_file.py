@@ -1,7 +1,10 @@
 """Predictions for a file with one cloud: the class of the cloud, or the class of each of its points."""
 
+import os
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +20,7 @@ from bipointnet.evaluation.inputs import STDIN, Input
 from bipointnet.evaluation.predictor import Predictor
 from bipointnet.evaluation.unlike import warnings
 from bipointnet.runtime import label as scan
+from bipointnet.runtime.model import kept_points
 
 
 class FilePrediction(NamedTuple):
@@ -61,15 +65,13 @@ def require_coordinates_only(predictor: Predictor) -> None:
 def classify_files(
     predictor: Predictor, inputs: Iterable[Input], top: int, read: Callable[[str], Cloud] = clouds.read
 ) -> Iterator[FilePrediction | FileError]:
-    """Classify the cloud in each file. A file that cannot be read does not keep the others from being classified."""
-    for name, error in inputs:
-        if error is not None:
-            yield FileError(name, error)
-            continue
-        try:
-            cloud = read(name)
-        except (UserError, OSError) as failure:
-            yield FileError(name, describe_os_error(failure) if isinstance(failure, OSError) else str(failure))
+    """Classify the cloud in each file, in order, while the next files are read on the other cores.
+
+    A file that cannot be read does not keep the others from being classified.
+    """
+    for name, cloud in _read_ahead(inputs, read):
+        if isinstance(cloud, FileError):
+            yield cloud
             continue
         predictor.prepare()  # a network that cannot be loaded is not the file's fault
         try:
@@ -78,15 +80,43 @@ def classify_files(
             yield FileError(name, str(failure))
 
 
+def _read_ahead(inputs: Iterable[Input], read: Callable[[str], Cloud]) -> Iterator[tuple[str, Cloud | FileError]]:
+    """Each name with its cloud, or with what is wrong. The readers of files leave Python's lock to others."""
+
+    def attempt(name: str, error: str | None) -> Cloud | FileError:
+        if error is not None:
+            return FileError(name, error)
+        try:
+            return read(name)
+        except (UserError, OSError) as failure:
+            return FileError(name, describe_os_error(failure) if isinstance(failure, OSError) else str(failure))
+
+    workers = os.cpu_count() or 1
+    with ThreadPoolExecutor(workers) as pool:
+        waiting: deque[tuple[str, Future[Cloud | FileError]]] = deque()
+        try:
+            for name, error in inputs:
+                waiting.append((name, pool.submit(attempt, name, error)))
+                if len(waiting) > workers:
+                    first, cloud = waiting.popleft()
+                    yield first, cloud.result()
+            while waiting:
+                first, cloud = waiting.popleft()
+                yield first, cloud.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
 def classify_cloud(predictor: Predictor, cloud: Cloud, name: str, top: int = 1) -> FilePrediction:
     """Classify a cloud; `name` is the file it comes from.
 
-    The network is given at most as many points as in training: a larger cloud is sampled, a mesh always is. The C++
-    tool bipointnet-run draws the same points.
+    The network reads the points that the core would keep; a mesh is sampled. The C++ tool bipointnet-run reads the same
+    points.
     """
-    own = predictor.points if cloud.faces is not None else len(cloud.points)
-    few = cloud.faces is None and own <= predictor.points
-    points = cloud.points if few else clouds.sample(cloud, predictor.points, Ranks(), name)
+    if cloud.faces is None:
+        own, points = len(cloud.points), kept_points(cloud.points, predictor.max_points)
+    else:
+        own, points = predictor.points, clouds.sample(cloud, predictor.max_points or predictor.points, Ranks(), name)
     probabilities = predictor.predict(points[None])[0]
     best = np.argsort(-probabilities, kind="stable")[:top]
     chosen = [(predictor.classes[index], float(probabilities[index])) for index in best]

@@ -58,18 +58,22 @@ def map_batches(model: nn.Module, function: Callable[[slice], T], count: int, ba
         return [function(slice(start, min(start + batch, count))) for start in range(0, count, batch)]
 
 
-def classify(model: nn.Module, clouds: Tensor, points: int, batch: int = 256) -> tuple[Tensor, Tensor]:
+def classify(
+    model: nn.Module, clouds: Tensor, points: int, center: str = "mean", batch: int = 256
+) -> tuple[Tensor, Tensor]:
     """Logits (M, classes) and pooled signs (M, channels) of clouds (M, P, C), from the first `points` of each."""
 
     def run(rows: slice) -> tuple[Tensor, Tensor]:
-        output = model(normalize(clouds[rows, :points]))
+        output = model(normalize(clouds[rows, :points], center))
         return output.logits, output.pooled >= 0
 
     logits, bits = zip(*map_batches(model, run, len(clouds), batch), strict=True)
     return torch.cat(logits), torch.cat(bits)
 
 
-def evaluate(model: nn.Module, clouds: Tensor, labels: np.ndarray, classes: int, points: int) -> Evaluation:
+def evaluate(
+    model: nn.Module, clouds: Tensor, labels: np.ndarray, classes: int, points: int, center: str = "mean"
+) -> Evaluation:
     """Accuracy of `model` on clouds (M, P, C) with labels (M,), and the entropy of its binarized pooled feature.
 
     Args:
@@ -78,6 +82,7 @@ def evaluate(model: nn.Module, clouds: Tensor, labels: np.ndarray, classes: int,
         labels: the class index of each cloud.
         classes: the number of classes.
         points: points per cloud that the network reads.
+        center: as in `data.normalize`.
 
     Example:
         >>> from bipointnet.models import PointNet
@@ -85,7 +90,7 @@ def evaluate(model: nn.Module, clouds: Tensor, labels: np.ndarray, classes: int,
         >>> found.confusion.sum(axis=1).tolist(), found.probabilities.shape
         ([2, 2, 2, 2], (8, 4))
     """
-    logits, bits = classify(model, clouds, points)
+    logits, bits = classify(model, clouds, points, center)
     confusion = metrics.confusion_matrix(labels, logits.argmax(dim=1).cpu().numpy(), classes)
     return Evaluation(confusion, logits.softmax(dim=1).cpu().numpy(), pooled_entropy(bits))
 

@@ -42,10 +42,11 @@ class Predictor(ABC):
 
     path: as the user named it. task: classify, part or semantic. classes: names of the classes of clouds or points.
     categories: names of the categories, if the network has a category input. channels: numbers per point. points: the
-    number of points per cloud in training. up: the axis that points up. data: name of the training data, or "".
-    held_out: the files of the test split, if it was chosen from a folder of the user's own files and is recorded.
-    trained_on: `PointClouds.trained_on` of the training data; None if it is not recorded. training: facts about the
-    training data, for `unlike.warnings`. facts: what reports say about the model beyond that.
+    number of points per cloud in training. max_points: the most points of a cloud that a prediction uses; None: all.
+    up: the axis that points up. data: name of the training data, or "". held_out: the files of the test split, if it
+    was chosen from a folder of the user's own files and is recorded. trained_on: `PointClouds.trained_on` of the
+    training data; None if it is not recorded. training: facts about the training data, for `unlike.warnings`. facts:
+    what reports say about the model beyond that.
 
     >>> model = open_model("chairs.bpn")  # doctest: +SKIP
     >>> model.predict(clouds).argmax(axis=1)  # doctest: +SKIP
@@ -57,6 +58,7 @@ class Predictor(ABC):
     categories: list[str]
     channels: int
     points: int
+    max_points: int | None
     up: str
     data: str
     held_out: tuple[str, ...]
@@ -137,7 +139,8 @@ class PackedPredictor(Predictor):
         return Answer(self.model.logits(clouds, category=category, threads=_threads()), None)
 
     def predict(self, clouds: np.ndarray) -> np.ndarray:
-        return self.model.predict(clouds, threads=_threads()).probabilities
+        threads = min(_threads(), len(clouds))  # one cloud takes less time than a second thread to start
+        return self.model.predict(clouds, threads=threads).probabilities
 
     def accepted(self, category: int | None = None) -> np.ndarray:
         return self.model.accepted_classes(category)
@@ -173,7 +176,7 @@ class RunPredictor(Predictor):
 
         network = self.network
         x = torch.from_numpy(np.ascontiguousarray(clouds))
-        x = x if self.task == "semantic" else normalize(x)
+        x = x if self.task == "semantic" else normalize(x, self.config.center)
         category_input = [] if category is None else [torch.full((len(x),), category)]
         try:
             with torch.no_grad():
@@ -228,6 +231,7 @@ def _open_run(source: ModelFile) -> RunPredictor:
             categories=list(facts.get("categories", [])),
             channels=int(facts["channels"]),
             points=config.points,
+            max_points=config.max_points,
             up=facts.get("up", "z"),
             data=str(facts.get("dataset", facts["data"])),
             held_out=tuple(facts.get("held_out", ())),
@@ -263,6 +267,7 @@ def _open_packed(path: Path) -> PackedPredictor:
         categories=model.categories,
         channels=model.channels,
         points=model.points,
+        max_points=model.max_points,
         up=training["up"] if training.get("up") in ("x", "y", "z") else "z",
         data=str(training.get("dataset", training.get("data", ""))),
         held_out=(),

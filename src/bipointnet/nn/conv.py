@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from bipointnet.nn.codes import CodesInFront
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.methods import Method
 from bipointnet.nn.names import as_pool
@@ -31,7 +32,12 @@ class BinaryConv(BinaryLinear):
 
     def forward(self, x: Tensor) -> Tensor:
         z = super().forward(x.movedim(-1 - self.places, -1)).movedim(-1, -1 - self.places)
+        if self.keeps_input:
+            self.last_input = x
         return z.contiguous()  # as the output of a convolution is: networks call .view() on it
+
+    def codes(self, x: Tensor) -> Tensor:
+        return super().codes(x.movedim(-1 - self.places, -1))
 
     def calibrate(self, x: Tensor) -> None:
         super().calibrate(x.movedim(-1 - self.places, -1))
@@ -47,7 +53,8 @@ class PointPool(nn.Module):
         pool: (..., N, C) -> (..., C), or its name in POOLS. It is copied, because it may hold a shift.
         dims, keepdim: pool over these dimensions together, as torch.amax does.
         window, stride: or pool over windows of these sizes, as nn.MaxPool1d and nn.MaxPool2d do.
-    Shapes: as for the PyTorch function. n of delta(n) is the number of elements that are pooled.
+    Shapes: as for the PyTorch function. n of delta(n) is the number of elements that are pooled or, if the pool counts
+    codes and `codes.count` named the layer in front, the number of distinct codes of each cloud.
 
     Example:
         >>> PointPool("ema-max", dims=(2,))(torch.randn(2, 64, 100)).shape
@@ -65,6 +72,7 @@ class PointPool(nn.Module):
         super().__init__()
         self.pool = copy.deepcopy(as_pool(pool, "PointPool"))
         self.dims, self.keepdim, self.window, self.stride = tuple(dims), keepdim, tuple(window), tuple(stride)
+        self.codes = CodesInFront()
 
     def forward(self, x: Tensor, window: Sequence[int] = ()) -> Tensor:
         """`window` is for sizes that are known only at run time."""
@@ -73,7 +81,9 @@ class PointPool(nn.Module):
         for i, (size, step) in enumerate(zip(window, self.stride or window, strict=True)):
             gathered = gathered.unfold(x.dim() - len(window) + i, size, step)  # its elements become the last dimension
         gathered = gathered.flatten(start_dim=-len(dims or window))  # (..., n)
-        y = self.pool(gathered.unsqueeze(-1)).squeeze(-1)
+        counts = self.codes.of_sets(gathered.shape[:-1], gathered.shape[-1])
+        gathered = gathered.unsqueeze(-1)
+        y = (self.pool(gathered) if counts is None else self.pool(gathered, counts)).squeeze(-1)
         for dim in sorted(dims) if self.keepdim else ():
             y = y.unsqueeze(dim)
         return y.contiguous()

@@ -1,15 +1,20 @@
 """The cost of a network: bytes when deployed, and multiply-adds per cloud in 1 bit and in floats."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.flop_counter import FlopCounterMode
 
-from bipointnet.nn import geometry  # noqa: F401  registers the operations below
+from bipointnet.nn import (
+    distinct,
+    geometry,  # noqa: F401  registers the operations below
+)
 from bipointnet.nn.fused_pool import in_full
 from bipointnet.nn.hooks import hooked
 from bipointnet.nn.linear import BinaryLinear
+from bipointnet.nn.observe import observing
 
 # PyTorch counts two operations per multiply-add, and passes the shapes of tensors instead of tensors.
 DISTANCES = {
@@ -49,12 +54,20 @@ def operations(model: nn.Module, points: int, channels: int) -> Operations:
     cloud = torch.rand(1, points, channels, generator=torch.Generator().manual_seed(0))
     category = [torch.zeros(1, dtype=torch.int64)] if getattr(model, "categories", 0) else []
     counter = FlopCounterMode(display=False, custom_mapping=DISTANCES)
-    with in_full(model), hooked(linears, see), counter:
+    with in_full(model), hooked(linears, see), counter, observing(_uncounted_packing):
         model(cloud.to(next(model.parameters())), *category)
     counts = counter.get_flop_counts()["Global"]
     distances = sum(counts.get(op, 0) for op in DISTANCES) // 2
     one_bit = sum(count for name, count in layers.items() if isinstance(linears[name], BinaryLinear))
     return Operations(layers, one_bit, sum(counts.values()) // 2 - distances - one_bit, distances)
+
+
+def _uncounted_packing(function: Any, args: Any, kwargs: Any) -> Any:
+    """Counts of codes pack bits by a product, which is no part of the network."""
+    if function.__module__ != distinct.__name__:
+        return function(*args, **kwargs)
+    with _disable_current_modes():
+        return function(*args, **kwargs)
 
 
 def deployed_bytes(model: nn.Module) -> int:

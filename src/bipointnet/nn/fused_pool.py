@@ -21,9 +21,10 @@ from torch import Tensor, nn
 
 from bipointnet.nn.calibrate import Calibrated
 from bipointnet.nn.concat_linear import ConcatLinear
+from bipointnet.nn.distinct import distinct_codes
 from bipointnet.nn.hooks import preserved_modes
 from bipointnet.nn.linear import BinaryLinear
-from bipointnet.nn.pools import MaxPool
+from bipointnet.nn.pools import EntropyMax, MaxPool
 from bipointnet.nn.product import EXACT_IN_HALF, without_autocast
 
 EXACT_IN_SINGLE = 2**24
@@ -144,6 +145,8 @@ class PooledLayer(nn.Module, Calibrated):
             self.linear.calibrate(x)
 
     def forward(self, x: Tensor, counts: Tensor | None = None) -> Tensor:
+        if counts is None:
+            counts = self._distinct(x)
         # A scale per point makes the product a float: fusing gains nothing, and rounding could change bits.
         scaled = isinstance(self.linear, BinaryLinear) and self.linear.method.scales_points
         if self.fused and self.norm is not None and isinstance(self.pool, MaxPool) and not scaled:
@@ -153,6 +156,13 @@ class PooledLayer(nn.Module, Calibrated):
         z = self.linear(x)
         z = z if self.norm is None else self.norm(z)
         return self.pool(z if self.activation is None else self.activation(z), counts)
+
+    def _distinct(self, x: Tensor) -> Tensor | None:
+        """The number of distinct codes of each cloud (...), if the pool counts them."""
+        counted = isinstance(self.pool, EntropyMax) and self.pool.over == "distinct"
+        if not counted or not isinstance(self.linear, BinaryLinear):
+            return None
+        return distinct_codes(self.linear, x, tuple(x.shape[:-2]))
 
     def _after_maximum(self, x: Tensor, norm: nn.BatchNorm1d) -> Tensor:
         linear: Any = self.linear

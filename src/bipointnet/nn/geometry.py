@@ -21,15 +21,16 @@ The operations that choose points are opaque to torch.compile, which would unrol
 gradients to coordinates; gathered and interpolated features have gradients.
 """
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.library import custom_op
+
+from bipointnet.nn.observe import observed
 
 # Distances in memory at once, 8 bytes each: 8 MiB, and on a GPU 2 GiB, where every block waits for kernel launches.
 # Choosing the k nearest of N adds 2 k / N times that. All other memory is linear in inputs and outputs. A row of
@@ -38,18 +39,6 @@ PAIRS = {"cpu": 2**20, "cuda": 2**28}
 
 # Squares of the distances must not overflow float32.
 LARGEST = 1e15
-
-# Called as observer(function, args, kwargs) instead of the function. In this way export sees which searches there are.
-OBSERVERS: list[Callable[[Any, Any, Any], Any]] = []
-Function = TypeVar("Function", bound=Callable)
-
-
-def _observed(function: Function) -> Function:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return OBSERVERS[-1](function, args, kwargs) if OBSERVERS else function(*args, **kwargs)
-
-    return call  # pyright: ignore[reportReturnType]
 
 
 class Neighbors(NamedTuple):
@@ -75,7 +64,7 @@ def gather(x: Tensor, index: Tensor) -> Tensor:
     return rows.view(*index.shape, channels)
 
 
-@_observed
+@observed
 def farthest_points(points: Tensor, count: int) -> Tensor:
     """Farthest point sampling: p_1 is farthest from the centroid, p_i is farthest from all before it.
 
@@ -99,7 +88,7 @@ def farthest_points(points: Tensor, count: int) -> Tensor:
     return FARTHEST_POINTS(points.detach(), count)
 
 
-@_observed
+@observed
 def nearest(centers: Tensor, points: Tensor, k: int, dilation: int = 1, ties: Tensor | None = None) -> Neighbors:
     """The k nearest points of each center, or every d-th of the k d nearest, in space or in a feature space.
 
@@ -133,7 +122,7 @@ def nearest(centers: Tensor, points: Tensor, k: int, dilation: int = 1, ties: Te
     return Neighbors(index, square, torch.full_like(index[..., 0], found))
 
 
-@_observed
+@observed
 def ball(centers: Tensor, points: Tensor, radius: float, limit: int) -> Neighbors:
     """The points with |p - center| <= radius, at most the `limit` nearest.
 
@@ -159,7 +148,7 @@ def ball(centers: Tensor, points: Tensor, radius: float, limit: int) -> Neighbor
     return Neighbors(index, square, inside.sum(dim=-1))
 
 
-@_observed
+@observed
 def three_nearest(centers: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
     """The three nearest points of each center and their weights, inverse to the squared distance.
 
@@ -182,7 +171,7 @@ def three_nearest(centers: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
     return index, weight / (weight[..., :1] + weight[..., 1:2] + weight[..., 2:])
 
 
-@_observed
+@observed
 def interpolate(features: Tensor, index: Tensor, weight: Tensor) -> Tensor:
     """y = sum over i of w_i * features[index_i], with gradients for features; index and weight by `three_nearest`.
 
@@ -191,7 +180,7 @@ def interpolate(features: Tensor, index: Tensor, weight: Tensor) -> Tensor:
     return (gather(features, index) * weight[..., None].to(features.dtype)).sum(dim=-2)
 
 
-@_observed
+@observed
 def density(points: Tensor, bandwidth: float) -> Tensor:
     """Gaussian kernel density at each point, including the point itself.
 

@@ -49,6 +49,8 @@ class BinaryLinear(nn.Module, Calibrated):
         for name, value in self.method.scheduled().items():
             self.register_buffer(name, value, persistent=False)
         self.register_buffer("center", None)
+        self.keeps_input = False  # whether a pool counts the codes in the last input
+        self.last_input: Tensor | None = None
 
     @staticmethod
     def of(method: Method | str) -> "BinaryFactory":
@@ -70,6 +72,10 @@ class BinaryLinear(nn.Module, Calibrated):
         """The inputs whose signs this layer reads."""
         return x if self.center is None else x - self.center
 
+    def codes(self, x: Tensor) -> Tensor:
+        """The row of +-1 that this layer reads at each element of its input: (..., in_features)."""
+        return self.method.binarize_input(self.centered(x), self)
+
     def product(self, a: Tensor, w: Tensor) -> Tensor:
         """A . W^T of any numbers, in the layout of this layer."""
         return a @ w.T
@@ -83,6 +89,8 @@ class BinaryLinear(nn.Module, Calibrated):
         return self.method.point_scale(self.centered(x))
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.keeps_input:
+            self.last_input = x
         z = self.product_of_signs(*self.factors(x))
         point_scale = self.point_scale(x)
         z = z if point_scale is None else z * point_scale

@@ -8,20 +8,27 @@ information when this probability is one half, so
 which is 0 for n = 1 and grows like sqrt(2 log n). A mean of symmetric values is symmetric already and needs no shift.
 (BiPointNet, Qin et al. 2021, arXiv:2010.05501.)
 
+Points of a surface are not independent draws: where two points have the same code, the bits that the pooled layer
+reads, the second one cannot raise the maximum. So n is the number of distinct codes; docs/theory.md has the figures.
+The paper counts points: with more points than in training, its shift grows and the maxima do not.
+
 Pools over neighbors take the number of true neighbors as `counts`. The remaining ones repeat the nearest neighbor, see
 `nn.geometry`: they change no maximum, and n and means leave them out.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from bipointnet.delta import delta
+from bipointnet.errors import UserError
 from bipointnet.nn.calibrate import Calibrated
 
 Function = TypeVar("Function", bound=Callable)
+_LONGEST_TABLE = 4096  # a longer table takes longer than the values that are needed
 
 
 def _constant_when_compiled(function: Function) -> Function:
@@ -36,16 +43,24 @@ def _constant_delta(n: int) -> float:
     return delta(n)
 
 
+_tables: dict[torch.device, Tensor] = {}
+
+
 @_constant_when_compiled
-def _constant_deltas(most: int) -> list[float]:
-    """delta(1), ..., delta(most), which torch.compile evaluates once."""
-    return [delta(n) for n in range(1, most + 1)]
+def _table(device: torch.device) -> Tensor:
+    """delta(1), ..., delta(_LONGEST_TABLE) in float64."""
+    if device not in _tables:
+        values = [delta(n) for n in range(1, _LONGEST_TABLE + 1)]
+        _tables[device] = torch.tensor(values, dtype=torch.float64, device=device)
+    return _tables[device]
 
 
 def deltas(counts: Tensor, most: int) -> Tensor:
     """delta(n) of each of `counts`, integers from 1 to `most`, in float64."""
-    table = torch.tensor(_constant_deltas(most), dtype=torch.float64, device=counts.device)
-    return table[counts - 1]
+    if most <= _LONGEST_TABLE:
+        return _table(counts.device)[counts - 1]
+    values, places = counts.unique(return_inverse=True)
+    return torch.tensor([delta(n) for n in values.tolist()], dtype=torch.float64, device=counts.device)[places]
 
 
 class MaxPool(nn.Module):
@@ -88,9 +103,23 @@ class EntropyMax(MaxPool):
 
     X is the output of a BatchNorm, without an activation between.
 
+    Args:
+        over: what n is. "distinct": the number of distinct codes of the 1-bit layer in front, if there is one and its
+            codes are known, as in a PooledLayer. "points": the number of points, as in the paper; its name in POOLS is
+            "ema-max-points".
+
     Example:
         >>> bits = EntropyMax()(torch.randn(400, 512, 8)) >= 0  # about half of them are True; with MaxPool() all are
     """
+
+    def __init__(self, over: str = "distinct") -> None:
+        super().__init__()
+        if over not in ("distinct", "points"):
+            raise UserError(f"EntropyMax: over is {over!r}, expected 'distinct' or 'points'")
+        self.over = over
+
+    def extra_repr(self) -> str:
+        return "" if self.over == "distinct" else f"over={self.over!r}"
 
     def shift(self, x: Tensor, counts: Tensor | None) -> Tensor | float:
         most = x.shape[-2]
@@ -134,9 +163,10 @@ class MeasuredMax(nn.Module, Calibrated):
         return x.max(dim=-2).values - self.shift
 
 
-POOLS: dict[str, type[nn.Module]] = {
+POOLS: dict[str, Callable[[], nn.Module]] = {
     "max": MaxPool,
     "avg": MeanPool,
     "ema-max": EntropyMax,
+    "ema-max-points": partial(EntropyMax, over="points"),
     "ema-avg": EntropyMean,
 }

@@ -2,7 +2,8 @@
 
     Y[t] = max over the elements e with index[e] = t of X[e] - delta(n_t),   n_t the number of these elements
 
-A target without elements keeps the value that the function gives it.
+If the targets are clouds and the pool counts codes, n_t is the number of distinct codes of the 1-bit layer in front. A
+target without elements keeps the value that the function gives it.
 """
 
 import copy
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from bipointnet.delta import delta
 from bipointnet.nn.calibrate import Calibrated
+from bipointnet.nn.codes import CodesInFront
 from bipointnet.nn.names import as_pool
 from bipointnet.nn.pools import EntropyMax, MeanPool, MeasuredMax
 
@@ -42,6 +44,7 @@ class ScatterPool(nn.Module, Calibrated):
     def __init__(self, pool: nn.Module | str) -> None:
         super().__init__()
         self.pool = copy.deepcopy(as_pool(pool, "ScatterPool"))
+        self.codes = CodesInFront()
 
     @torch.no_grad()
     def calibrate(self, x: Tensor) -> None:
@@ -66,9 +69,17 @@ class ScatterPool(nn.Module, Calibrated):
         maxima = function(*([args[0].clone(), *args[1:]] if in_place else args), **kwargs)
         given = {key: args[i] if i < len(args) else kwargs[key] for key, i in places.items()}
         with torch.no_grad():
-            counts = _segment_counts(maxima, kwargs) if name == "segment_reduce" else _index_counts(maxima, given)
+            counts = _segment_counts(maxima, kwargs) if name == "segment_reduce" else self._counts(maxima, given)
         pooled = self(maxima, counts)
         return args[0].copy_(pooled) if in_place else pooled
+
+    def _counts(self, maxima: Tensor, given: dict[str, Any]) -> Tensor:
+        index = given["index"]
+        if maxima.dim() == 2 and given["dim"] in (0, -2):
+            distinct = self.codes.of_groups(index[:, 0] if index.dim() == 2 else index, len(maxima))
+            if distinct is not None:
+                return distinct
+        return _index_counts(maxima, given)
 
 
 def shifts(counts: Tensor) -> Tensor:

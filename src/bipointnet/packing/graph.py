@@ -118,9 +118,11 @@ class Graph:
                 return domain
         raise CannotLower("values of unrelated sets of points are combined one by one")
 
-    def pool(self, node: Node, pool: str, over: str = "points", shift: str = "none") -> Node:
+    def pool(self, node: Node, pool: str, over: str = "points", shift: str = "none", layer: Node | None = None) -> Node:
+        """`layer`: the 1-bit layer whose distinct codes are counted, for `over` "distinct"."""
         assert node.domain.parent is not None
-        return self.make("pool", (node,), node.domain.parent, node.channels, pool=pool, over=over, shift=shift)
+        inputs = (node,) if layer is None else (node, layer)
+        return self.make("pool", inputs, node.domain.parent, node.channels, pool=pool, over=over, shift=shift)
 
     # Channels
 

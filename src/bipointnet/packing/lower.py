@@ -256,6 +256,9 @@ class Lowering:
             return self.floats(node.inputs[0])
         node = interpolated(self.graph, node) or node
         fields = dict(node.fields)
+        if node.op == "pool" and fields["over"] == "distinct":
+            values, layer = node.inputs
+            return self.program.add("pool", node.name, [self.floats(values), self.read_bits(layer)], node, **fields)
         return self.program.add(node.op, node.name, [self.floats(x) for x in node.inputs], node, **fields)
 
     def _layer(self, node: Node) -> str:

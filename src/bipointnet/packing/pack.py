@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from bipointnet import _core
+from bipointnet.config import from_mapping
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.models import checkpoint
@@ -41,6 +42,7 @@ def export(
     parts: Sequence[Sequence[int]] = (),
     training: dict[str, Any] | None = None,
     normalize: str = "sphere",
+    max_points: int | None = None,
     last: str = "f16",
     replace: Mapping[Callable[..., Any], str] | None = None,
     golden_points: int = 64,
@@ -58,11 +60,14 @@ def export(
         example: the inputs of the network for one cloud or a batch, a tensor or a tuple. It is not needed for networks
             on clouds (B, N, C).
         task: "classify", "part" or "semantic"; None is "classify" for logits of clouds; for logits of points it is
-            "part" with categories, else "semantic" for normalize="none" and "part" for "sphere".
+            "part" with categories, else "semantic" for normalize="none" and "part" otherwise.
         categories: names of the categories, in the order of the network's category input.
         parts: for each category, the indices of the classes that its points can have, ascending. Default: all classes.
         training: facts about the training, any JSON value; for information only.
-        normalize: "sphere" if the core shall center and scale each cloud, or "none".
+        normalize: what the core does with each cloud: "sphere" moves its mean point, "box" the middle of its box to the
+            origin, and both scale its farthest point to distance 1; or "none".
+        max_points: the most points of a cloud that a prediction shall use, for task "classify"; of a larger cloud it
+            takes a fixed sample. Default: all points.
         last: the type of the weights of a float last layer, "f16" or "f32".
         replace: what functions of your own do that compute indices of points: {function: "farthest", "nearest" or
             "ball"}, if they are not recognized.
@@ -93,6 +98,11 @@ def export(
     analysis.recording.release()
     if categories and not any(op["op"] == "category" for op in program.ops):
         raise UserError(f"categories has {len(categories)} names; expected 0, as the network reads no category")
+    if max_points is not None:
+        if names["task"] != "classify" or not 1 <= max_points < 2**32:
+            expected = "1 to 2^32 - 1" if names["task"] == "classify" else "None, as every point has a label"
+            raise UserError(f"max_points is {max_points}; expected {expected}")
+        names["max_points"] = max_points
     manifest = {
         "format": FORMAT,
         "model": _model_name(network),
@@ -112,27 +122,31 @@ def export(
     return measured(Path(path), len(content), program, analysis.chosen)
 
 
-def export_run(run: str | Path, path: str | Path, last: str = "f16") -> Exported:
-    """Write the network of a run folder or a checkpoint file as a packed file."""
+def export_run(run: str | Path, path: str | Path, last: str = "f16", max_points: int | None = None) -> Exported:
+    """Write the network of a run folder or a checkpoint file as a packed file.
+
+    max_points: the most points that a prediction shall use; None: `Config.max_points`, 0: all.
+    """
     network, facts = checkpoint.load_run(Path(run))
-    config = facts["config"]
+    config = from_mapping(str(run), facts["config"])
     training = {
-        **{name: config.get(name) for name in ("method", "gradient", "pool", "model", "points", "epochs", "seed")},
+        **{name: getattr(config, name) for name in ("method", "gradient", "pool", "model", "points", "epochs", "seed")},
         **{name: facts[name] for name in EXPORTED_FACTS if name in facts},
     }
     categories = facts.get("categories", ())
-    if config.get("task", "classify") != "classify":
+    if config.task != "classify":
         training |= {"test_miou": facts.get("test_miou"), "up": facts.get("up", "z")}
-    normalize = "none" if config.get("task") == "semantic" else "sphere"
+    normalize = "none" if config.task == "semantic" else {"mean": "sphere", "box": "box"}[config.center]
     return export(
         network,
         path,
         classes=facts["classes"],
-        task=config.get("task", "classify"),
+        task=config.task,
         categories=categories,
         parts=facts["parts"] if categories else (),
         training=training,
         normalize=normalize,
+        max_points=config.max_points if max_points is None else max_points or None,
         last=last,
     )
 
@@ -142,8 +156,8 @@ def _check_options(task: Any, last: str, normalize: str, golden_points: int, cla
         raise UserError(f"task is {task!r}; expected classify, part or semantic")
     if last not in LAST:
         raise UserError(f"last is {last!r}; expected one of {', '.join(LAST)}")
-    if normalize not in ("sphere", "none"):
-        raise UserError(f"normalize is {normalize!r}; expected sphere or none")
+    if normalize not in ("sphere", "box", "none"):
+        raise UserError(f"normalize is {normalize!r}; expected sphere, box or none")
     if not 1 <= golden_points <= 4096:
         raise UserError(f"golden_points is {golden_points}; expected 1 to 4096")
     if not all(isinstance(name, str) for name in classes):
@@ -155,7 +169,7 @@ def _check_options(task: Any, last: str, normalize: str, golden_points: int, cla
 
 def _task(task: str | None, analysis: Analysis, categories: Sequence[str], normalize: str) -> str:
     per_point = analysis.output.domain.kind != "cloud"
-    found = "classify" if not per_point else "part" if categories or normalize == "sphere" else "semantic"
+    found = "classify" if not per_point else "part" if categories or normalize != "none" else "semantic"
     if task is not None and (task == "classify") == per_point:
         what = "every point" if per_point else "the cloud"
         raise UserError(f"task is {task!r}, but the network has logits of {what}; expected {found}")

@@ -7,7 +7,7 @@ import numpy as np
 from bipointnet.nn import EntropyMax, MaxPool, MeasuredMax, ScatterPool
 from bipointnet.packing.axes import CannotLower, Sym
 from bipointnet.packing.read_gather import arrays_of
-from bipointnet.packing.read_layers import reduced
+from bipointnet.packing.read_layers import counted_layer, reduced
 from bipointnet.packing.reading import Handler, Reading
 from bipointnet.packing.record import Call, Value
 from bipointnet.packing.searches import edges_of
@@ -101,6 +101,10 @@ def scatter_pool(r: Reading, call: Call) -> Sym:
     node = sym.node
     if node is None or node.op != "pool" or node.fields["pool"] != "max":
         raise CannotLower("the shift of a maximum that is no pool over points or edges")
+    counts = call.args[1].call
+    if isinstance(pool, EntropyMax) and counts is not None and counts.name == "distinct.distinct_codes_of_groups":
+        layer = counted_layer(counts, node.inputs[0])
+        return Sym(r.graph.pool(node.inputs[0], "max", "distinct", "delta", layer), sym.channels, sym.axes)
     if isinstance(pool, EntropyMax):
         return Sym(r.graph.pool(node.inputs[0], "max", node.fields["over"], "delta"), sym.channels, sym.axes)
     if isinstance(pool, MeasuredMax):

@@ -332,12 +332,24 @@ def _single_pool(r: Reading, sym: Sym, dim: int, atom: Atom, kind: str, shifted:
     assert node is not None
     if node.domain is not atom.domain:
         raise CannotLower("a pool over points of values of their neighbors; expected a pool over the neighbors first")
-    over = "points"
-    if counts is not None:
+    over, layer = "points", None
+    if counts is not None and counts.call is not None and counts.call.name == "distinct.distinct_codes":
+        over, layer = "distinct", counted_layer(counts.call, node)
+    elif counts is not None:
         _require_counts(r, counts, atom)
         over = "neighbors"
-    made = r.graph.pool(node, kind, over, "delta" if shifted else "none")
+    made = r.graph.pool(node, kind, over, "delta" if shifted else "none", layer)
     return Sym(made, sym.channels, tuple(axis for i, axis in enumerate(sym.axes) if i != dim))
+
+
+def counted_layer(call: Call, node: Node) -> Node:
+    """The 1-bit layer whose codes are counted, which must be the one that is pooled."""
+    module, counted = call.args[0], node
+    while counted.op in ("affine", "function"):
+        counted = counted.inputs[0]
+    if counted.op != "layer" or counted.fields["module"] is not module:
+        raise CannotLower("EMA-max counts the codes of a layer that is not the one in front of the pool")
+    return counted
 
 
 def _require_counts(r: Reading, counts: Value, atom: Atom) -> None:

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from bipointnet.nn import BinaryLinear, MaxPool, MeanPool, MeasuredMax, ScatterPool, geometry
+from bipointnet.nn import BinaryLinear, MaxPool, MeanPool, MeasuredMax, ScatterPool
+from bipointnet.nn.observe import observing
 from bipointnet.packing.float64 import in_float64
 
 # Make tensors of the size and type of another, whose numbers do not matter.
@@ -338,6 +339,8 @@ def _without_product(layer: BinaryLinear) -> Callable[[Tensor], Tensor]:
     """The forward of a 1-bit layer in a run that keeps shapes only: zeros. Its product takes most of the time."""
 
     def forward(x: Tensor) -> Tensor:
+        if layer.keeps_input:
+            layer.last_input = x
         places = getattr(layer, "places", 0)
         z = layer.product(x.to("meta").movedim(-1 - places, -1), layer.weight.to("meta")).movedim(-1, -1 - places)
         return x.new_zeros(z.shape)
@@ -367,14 +370,21 @@ def record(
     for module in root.modules():
         hooks.append(module.register_forward_pre_hook(recorder.enter, with_kwargs=True))
         hooks.append(module.register_forward_hook(recorder.leave, with_kwargs=True, always_call=True))
-    geometry.OBSERVERS.append(
-        lambda function, args, kwargs: recorder.observe(f"geometry.{function.__name__}", function, args, kwargs)
-    )
+
+    def observe(function: Any, args: Any, kwargs: Any) -> Any:
+        return recorder.observe(f"{function.__module__.rpartition('.')[2]}.{function.__name__}", function, args, kwargs)
+
     try:
-        with torch.no_grad(), in_float64(), _fast(root, keep), _replaced(recorder, replace), recorder:
+        with (
+            torch.no_grad(),
+            in_float64(),
+            _fast(root, keep),
+            _replaced(recorder, replace),
+            observing(observe),
+            recorder,
+        ):
             output = root(*inputs)
         return recorder.finish(output)
     finally:
-        geometry.OBSERVERS.pop()
         for hook in hooks:
             hook.remove()

@@ -2,8 +2,8 @@
 
     size(n) = min(most, max(least, round(factor n)))
 
-The rule is found from pairs (n, size). Sizes at which `least` or `most` holds say nothing about the factor; each of the
-others bounds it to an interval. The simplest number in the intersection is taken: a fraction with a small denominator,
+The rule is found from pairs (n, size). Each size bounds the factor to an interval; at `least` only from above, and at
+`most` only from below. The simplest number in the intersection is taken: a fraction with a small denominator,
 else a decimal number with few digits; and of all roundings the one with the simplest factor.
 """
 
@@ -56,7 +56,7 @@ def fit(pairs: Sequence[tuple[int, int]], most: int = UNBOUNDED) -> SizeRule | N
     lows, highs = [1, pairs[0][1]], [most, pairs[-1][1]]  # without limits first, if both fit
     found: list[tuple[int, SizeRule]] = []
     for low, high, rounding in product(lows, highs, ("floor", "ceil", "even")):
-        factor = _factor([(n, size) for n, size in pairs if low < size < high or low == size == 1], rounding)
+        factor = _factor(pairs, low, high, rounding)
         if factor is not None:
             rule = SizeRule(_safe(factor, rounding), rounding, low, high)
             if all(rule(n) == size for n, size in pairs):
@@ -64,14 +64,14 @@ def fit(pairs: Sequence[tuple[int, int]], most: int = UNBOUNDED) -> SizeRule | N
     return min(found, key=lambda one: one[0])[1] if found else None
 
 
-def _factor(pairs: list[tuple[int, int]], rounding: str) -> Fraction | None:
-    """The simplest factor that gives the sizes; a size of 1 bounds it only from above."""
+def _factor(pairs: list[tuple[int, int]], least: int, most: int, rounding: str) -> Fraction | None:
+    """The simplest factor that gives the sizes between these limits."""
     below, above = Fraction(0), Fraction(2**20)
     half, none = Fraction(1, 2), Fraction(0)
     start, stop = {"floor": (none, 2 * half), "ceil": (-2 * half, none), "even": (-half, half)}[rounding]
     for n, size in pairs:
-        below = max(below, (size + start) / n) if size > 1 else below
-        above = min(above, (size + stop) / n)
+        below = max(below, (size + start) / n) if size > least else below
+        above = min(above, (size + stop) / n) if size < most else above
     if below > above:
         return None
     for denominator in (*range(1, SMALL + 1), *(10**digits for digits in range(2, 13))):

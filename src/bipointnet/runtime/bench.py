@@ -12,12 +12,11 @@ cloud and computes probabilities, is reported as `predict_us`.
 """
 
 import importlib.metadata
-import importlib.util
 import io
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +26,7 @@ import numpy as np
 
 from bipointnet import __version__, _core
 from bipointnet.errors import UserError
+from bipointnet.extras import installed
 from bipointnet.runtime.float_twin import Step, Weights, float_twin, numpy_twin, onnx_twin, random_weights
 from bipointnet.runtime.model import Model, load
 from bipointnet.runtime.operations import float_bytes
@@ -42,14 +42,22 @@ NO_PEERS: Mapping[str, Peer] = MappingProxyType({})
 
 def onnxruntime_peer(onnx: bytes, cloud: np.ndarray, threads: int) -> Call:
     """ONNX Runtime on the CPU."""
+    return onnxruntime_calls(onnx, [cloud], threads)[0]
+
+
+def onnxruntime_calls(onnx: bytes, clouds: Sequence[np.ndarray], threads: int) -> list[Call]:
+    """ONNX Runtime on the CPU: one session, and one call for each of the clouds (N, C), which have equal sizes."""
     import onnxruntime  # pyright: ignore[reportMissingImports]
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(onnx, options, providers=["CPUExecutionProvider"])
-    feed = {"points": _image(cloud)}
-    return lambda: session.run(None, feed)[0]
+
+    def call_with(feed: dict[str, np.ndarray]) -> Call:
+        return lambda: session.run(None, feed)[0]
+
+    return [call_with({"points": _image(cloud)}) for cloud in clouds]
 
 
 def openvino_peer(onnx: bytes, cloud: np.ndarray, threads: int, int8: bool = False) -> Call:
@@ -88,13 +96,13 @@ def installed_peers(
     """
     weights = random_weights(steps)
     found: dict[str, Call] = {}
-    if _installed("onnx"):
+    if installed("onnx"):
         onnx = onnx_twin(steps, weights, *cloud.shape)
-        if _installed("onnxruntime"):
+        if installed("onnxruntime"):
             found["onnxruntime"] = onnxruntime_peer(onnx, cloud, threads)
-        if _installed("openvino"):
+        if installed("openvino"):
             found["openvino"] = openvino_peer(onnx, cloud, threads)
-            if _installed("nncf"):
+            if installed("nncf"):
                 found["openvino_int8"] = openvino_peer(onnx, cloud, threads, int8=True)
     found |= {name: peer(steps, weights, cloud, threads) for name, peer in more.items()}
     expected = numpy_twin(steps, weights, cloud)
@@ -158,7 +166,7 @@ def bench(
     steps = float_twin(model)
     cloud = np.random.default_rng(0).standard_normal((points, model.channels), np.float32)
     cloud /= np.linalg.norm(cloud, axis=1).max()
-    isas = {name: _logits_call(load(path, name), cloud, threads) for name in _core.isas()}
+    isas = {name: logits_call(load(path, name), cloud, threads) for name in _core.isas()}
     peers = {} if steps is None else installed_peers(steps, cloud, threads, more_peers)
     batch_rounds = max(rounds // 20, 3)
     total = rounds + batch_rounds + 2 * WARM_UP
@@ -188,8 +196,8 @@ def bench(
         "isas_speedup": speedup,
         "batch": batch,
         "bytes": {"packed": model.bytes, "float32": fp32, "ratio": round(fp32 / model.bytes, 2)},
-        "machine": {"cpu": cpu_name(), "cores": _cores(), "system": platform.platform()},
-        "versions": _versions(peers),
+        "machine": machine(),
+        "versions": versions(peers),
     }
 
 
@@ -214,6 +222,11 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+def machine() -> dict[str, Any]:
+    """The machine, as a report names it."""
+    return {"cpu": cpu_name(), "cores": _cores(), "system": platform.platform()}
+
+
 def _microseconds(seconds: np.ndarray, quantile: float) -> float:
     return round(1e6 * float(np.quantile(seconds, quantile)), 1)
 
@@ -223,7 +236,8 @@ def _image(cloud: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(cloud.T[None, :, None, :])
 
 
-def _logits_call(model: Model, cloud: np.ndarray, threads: int) -> Call:
+def logits_call(model: Model, cloud: np.ndarray, threads: int) -> Call:
+    """The logits of a cloud (N, C) that is normalized already."""
     category = 0 if model.categories else None
     return lambda: model.logits(cloud, category=category, normalize=False, threads=threads)
 
@@ -246,15 +260,12 @@ def _check(name: str, found: np.ndarray, expected: np.ndarray) -> None:
         raise RuntimeError(f"{name}: logits differ by {error:.3g} of the largest; expected less than {tolerance}")
 
 
-def _installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
-
-
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _versions(peers: dict[str, Call]) -> dict[str, str]:
+def versions(peers: Iterable[str]) -> dict[str, str]:
+    """The versions of this package, of Python, of numpy and of the peers."""
     packages = {"numpy", *(name.removesuffix("_int8") for name in peers)}
     return {
         "bipointnet": __version__,

@@ -27,6 +27,16 @@ MOST_THREADS = 1024
 MOST_POINTS = 2**20  # a larger number of training points in a file is taken for a mistake
 
 
+def kept_points(cloud: np.ndarray, most: int | None) -> np.ndarray:
+    """The points of a cloud (N, C) float32 that a prediction uses: all but copies, at most `most`, in their order.
+
+    >>> kept_points(np.float32([[1, 2, 3], [0, 0, 0], [1, 2, 3]]), None)[:, 0]
+    array([1., 0.], dtype=float32)
+    """
+    kept = _core.kept_points(np.ascontiguousarray(cloud, np.float32), most or 0)
+    return cloud if kept is None else cloud[kept]
+
+
 class Prediction(NamedTuple):
     """The prediction for one cloud, or for each cloud of a batch.
 
@@ -82,13 +92,18 @@ class Model:
         self.manifest: dict[str, Any] = header.metadata
         self.tensors: dict[str, Tensor] = header.tensors
         self.bytes = len(data)
-        self._normalizes = self.manifest["normalize"] == "sphere"
+        self._normalizes = self.manifest["normalize"] != "none"
 
     @property
     def points(self) -> int:
         """The number of points per cloud in training; 1024 if the file does not say."""
         points = self.manifest["training"].get("points")
         return points if type(points) is int and 0 < points <= MOST_POINTS else 1024
+
+    @property
+    def max_points(self) -> int | None:
+        """The most points of a cloud that a prediction uses; of a larger one it takes a fixed sample. None: all."""
+        return self.manifest.get("max_points")
 
     def __repr__(self) -> str:
         return f"<Model {self.manifest['model']}: {len(self.classes)} classes, {self.bytes:,} bytes, {self.isa}>"
@@ -187,7 +202,9 @@ class Model:
         return logits if clouds.ndim == 3 else logits[0]
 
     def trace(self, points: Any, *, category: str | int | None = None, normalize: bool = True) -> dict[str, np.ndarray]:
-        """All values of the program by name, for one cloud (N, C).
+        """All values of the program by name, for all points of one cloud (N, C).
+
+        A prediction leaves out copies of points, and of a large cloud all but a sample: see `kept_points`.
 
         Values of the cloud have the shape (K,), of a set (n, K), of groups of neighbors (m, k, K). Bits are uint8,
         floats are float32; indices are int64 and have no channels: (n,) or (m, k).
@@ -205,6 +222,13 @@ class Model:
             return self._core.trace(cloud, not normalize, self._category(category))
         except _core.InputError as error:
             raise _input_error(points, error) from error
+
+    def kept_points(self, cloud: np.ndarray) -> np.ndarray:
+        """The points of a cloud (N, C) float32 that a prediction uses: all but copies, at most `max_points`.
+
+        Which ones does not depend on the order of the points; docs/format.md, "Input", has the rule.
+        """
+        return kept_points(cloud, self.max_points)
 
     def operations(self, points: int | None = None) -> list[Operation]:
         """The operations of the program, with the cost of each.

@@ -89,19 +89,51 @@ def golden_cloud(seed: int, points: int, channels: int) -> np.ndarray:
     return np.array(numbers, np.float32).reshape(points, channels)
 
 
-def sphere(cloud: np.ndarray) -> np.ndarray:
-    """The cloud with its mean point at 0 and its farthest point at distance 1: (N, channels) float32 -> the same."""
+def normalized(cloud: np.ndarray, how: str) -> np.ndarray:
+    """The cloud with its center at 0 and its farthest point at distance 1: (N, channels) float32 -> the same.
+
+    how: "sphere": the center is the mean point; "box": the middle of the box; "none": the cloud is not changed.
+    """
+    if how == "none":
+        return cloud
     xyz = cloud[:, :3].astype(np.float64)
-    xyz = xyz - eight_sums(xyz.T) / len(xyz)
+    xyz = xyz - (eight_sums(xyz.T) / len(xyz) if how == "sphere" else (xyz.min(axis=0) + xyz.max(axis=0)) / 2 + 0.0)
     farthest = np.max(sum(column * column for column in xyz.T))
     scale = 1 / np.sqrt(farthest) if farthest > 0 else 1.0
     return np.concatenate([(xyz * scale).astype(np.float32), cloud[:, 3:]], axis=1)
+
+
+def distinct_points(cloud: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The points that equal no earlier point in all channels, and for each point the number of the one that it equals.
+
+    Shapes: (N, channels) -> (M, channels), (N,) int64. -0 equals +0.
+
+    >>> distinct_points(np.float32([[1, 2], [0, 1], [1, 2]]))[1]
+    array([0, 1, 0])
+    """
+    _, first, place = np.unique(cloud + np.float32(0), axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    return cloud[first[order]], number[place.reshape(-1)]
+
+
+def thinned(cloud: np.ndarray, most: int) -> np.ndarray:
+    """The `most` points of a cloud without copies (N, channels) that have the lowest ranks, in their order."""
+    rank = np.zeros(len(cloud), np.uint64)
+    for column in (cloud + np.float32(0)).T:
+        rank = (rank ^ np.ascontiguousarray(column).view(np.uint32)) * np.uint64(0x9E3779B97F4A7C15)
+        rank ^= rank >> np.uint64(32)
+    return cloud[np.sort(np.argsort(rank, kind="stable")[:most])]
 
 
 def run_program(
     packed: Packed, cloud: np.ndarray, raw: bool = False, category: int | None = None
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Logits (classes,) of a cloud (N, channels), or (N, classes) of its points, and all values by name.
+
+    For the logits, copies of points are dropped, and a copy has the logits of the point that it equals; a cloud with
+    more points than the manifest allows is thinned. The values are those of all points.
 
     raw: do not normalize the cloud, even if the manifest says so. category: index of the cloud's category, for a model
     with a category input.
@@ -111,8 +143,16 @@ def run_program(
     for a cloud that gives neighbor searches numbers without a place on their grid.
     """
     cloud = np.asarray(cloud, np.float32)
-    if packed.manifest["normalize"] == "sphere" and not raw:
-        cloud = sphere(cloud)
+    distinct, place = distinct_points(cloud)
+    kept = thinned(distinct, packed.manifest.get("max_points", len(distinct)))
+    values = _run(packed, cloud, raw, category)
+    last = packed.manifest["program"][-1]["out"][0]
+    logits = values[last] if len(kept) == len(cloud) else _run(packed, kept, raw, category)[last]
+    return logits if logits.ndim == 1 else logits[place], values
+
+
+def _run(packed: Packed, cloud: np.ndarray, raw: bool, category: int | None) -> dict[str, np.ndarray]:
+    cloud = normalized(cloud, "none" if raw else packed.manifest["normalize"])
     whole = Domain()
     sources = {
         "points": Value(cloud, Domain(whole, len(cloud))),
@@ -126,8 +166,7 @@ def run_program(
             with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
                 results = OPERATIONS[op["op"]](op, _tensors(packed, op), *(values[name] for name in op["in"]))
         values |= zip(op["out"], results, strict=True)
-    arrays = {name: value.array for name, value in values.items()}
-    return arrays[packed.manifest["program"][-1]["out"][0]], arrays
+    return {name: value.array for name, value in values.items()}
 
 
 def _tensors(packed: Packed, op: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -223,8 +223,8 @@ def outer(fields: Fields, tensors: Tensors, w: Value, x: Value) -> tuple[Value, 
     return (Value(total.reshape(*parent.shape, -1), parent),)
 
 
-def pool(fields: Fields, tensors: Tensors, x: Value) -> tuple[Value, ...]:
-    counts, parent = x.domain.number(fields["over"]), x.domain.above()
+def pool(fields: Fields, tensors: Tensors, x: Value, codes: Value | None = None) -> tuple[Value, ...]:
+    counts, parent = x.domain.number(fields["over"]) if codes is None else distinct_rows(codes), x.domain.above()
     if fields["pool"] == "max":
         # NaN is skipped, and a maximum of -0 becomes +0.
         found = np.fmax.reduce(x.array, axis=-2, initial=np.float32(-np.inf)) + np.float32(0)

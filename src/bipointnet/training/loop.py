@@ -44,6 +44,7 @@ from bipointnet.training.run_folder import (
     write_csv,
     write_json,
 )
+from bipointnet.training.scales import RelativeSteps
 from bipointnet.training.schedule import derive_seed, is_evaluated, learning_rate
 from bipointnet.training.tasks import TASKS
 
@@ -111,6 +112,7 @@ class Run:
             self.forward = torch.compile(self.model, options={"fallback_random": True})  # pyright: ignore[reportAttributeAccessIssue]
         self.network = DistributedDataParallel(self.forward) if workers.count > 1 else self.forward
         self.optimizer = self._make_optimizer()
+        self.relative_steps = RelativeSteps(self.model if config.norm else nn.Module())
 
     def _to_device(self, split: Split) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(split.points).to(self.device), torch.from_numpy(split.labels).to(self.device)
@@ -210,7 +212,7 @@ class Run:
             loss.backward()
             if self.config.clip:
                 nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
-            self.optimizer.step()
+            self.relative_steps(self.optimizer.step)
             losses.append(loss.detach())
             correct.append((output.logits.detach().argmax(dim=-1) == target).float().mean())
             on_progress(Progress(epoch, self.config.epochs, step + 1, self.steps, None))

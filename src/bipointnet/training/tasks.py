@@ -60,7 +60,7 @@ class Task:
 
     def inputs(self, clouds: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
         """The inputs of the network for clouds (B, N, C) of these classes (B,)."""
-        return (normalize(clouds),)
+        return (normalize(clouds, self.config.center),)
 
     def loss(self, output: Output, target: Tensor) -> Tensor:
         """Cross-entropy, plus the weighted distance of the feature transform from orthogonal, if there is one."""
@@ -74,7 +74,7 @@ class Task:
 
     def evaluate(self, model: nn.Module, clouds: Tensor, labels: Tensor) -> dict[str, float]:
         """The figures of the test split, clouds (M, P, C) of classes (M,), by their names in metrics.csv."""
-        found = evaluate(model, clouds, labels.cpu().numpy(), len(self.classes), self.config.points)
+        found = evaluate(model, clouds, labels.cpu().numpy(), len(self.classes), self.config.points, self.config.center)
         confidence = float(np.percentile(found.probabilities.max(axis=1), 5))
         figures = {"test_oa": found.overall, "test_macc": found.mean_class, "confidence": confidence}
         return figures | {"entropy": found.entropy}
@@ -143,7 +143,8 @@ class PartSegmentation(_Segmentation):
             raise UserError(f"{self.data.name}: has no part labels; expected data with parts, such as shapes{remedy}")
 
     def inputs(self, clouds: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
-        return (normalize(clouds), labels) if self.categories else (normalize(clouds),)
+        normalized = normalize(clouds, self.config.center)
+        return (normalized, labels) if self.categories else (normalized,)
 
     def pick(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The most likely part of the category of its cloud."""
