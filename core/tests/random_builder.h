@@ -205,8 +205,10 @@ class Builder {
     last().activation = activation;
     last().groups = groups;
     random_bits();
+    const bool rises = source.one_in(2);  // with the agreements: the engine then pools counts
     for (int m = 0; m < outputs; ++m) {
-      last().line.push_back(double{coarse_number() / 4});
+      const double a = double{coarse_number() / 4};
+      last().line.push_back(rises ? std::abs(a) : a);
       last().line.push_back(double{coarse_number() / 4});
     }
     return result;

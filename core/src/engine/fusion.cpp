@@ -97,6 +97,8 @@ void fuse_operations(const Network& network, Plan& plan) {
       const auto place = std::find(pass.operations.begin(), pass.operations.end(), index) - pass.operations.begin();
       pass.signs[static_cast<std::size_t>(place)] = kSkipped;
     };
+    // Whether this pass computes a value, and does not load what an earlier one has stored.
+    const auto computed = [&](int value) { return contains(pass.operations, plan.producer[size(value)]); };
     // The operation that reads a value, if it is the only one and nothing stores the value.
     const auto reader_of = [&](int value) {
       const bool logits = pass.logits && value == network.operations.back().out.front();
@@ -118,7 +120,8 @@ void fuse_operations(const Network& network, Plan& plan) {
       const bool groups = network.domains[size(pass.domain)].type == Domain::Type::groups;
       if (groups && operation.op == Op::pool && operation.pool == Pool::max) {
         const int layer = plan.producer[size(operation.in[0])];
-        if (rises(network.operations[size(layer)]) && reader_of(operation.in[0]) == pass.operations[i]) {
+        if (rises(network.operations[size(layer)]) && computed(operation.in[0]) &&
+            reader_of(operation.in[0]) == pass.operations[i]) {
           pass.counted[i] = layer;
           skip(layer);
         }
@@ -130,7 +133,7 @@ void fuse_operations(const Network& network, Plan& plan) {
       const bool of_cloud = operation.op == Op::transform && network.values[size(operation.in[1])].domain == kCloudDomain;
       const bool dense = operation.op == Op::dense && compares_input(operation.activation, at);
       const auto gathered = [&](int value) {
-        return reader_of(value) >= 0 && gathers(network, plan, value);
+        return computed(value) && reader_of(value) >= 0 && gathers(network, plan, value);
       };
       const bool difference = operation.op == Op::subtract && gathered(operation.in[0]) && gathered(operation.in[1]) &&
                               network.values[size(operation.in[0])].channels ==
