@@ -38,6 +38,10 @@ class BlockRunner {
   // Runs the pool at a position of the pass on codes of a set, `lanes` codes from number `first` on.
   void pool_codes(std::size_t position, const CodeSet& rows, std::size_t first);
 
+  // Runs the maximum of bits at a position of the pass on clouds that share the block: cloud i has `span` lanes from lane
+  // i * span on, and the threshold for counts[i] elements. Returns the bits of each cloud.
+  std::vector<std::uint64_t> pool_clouds(std::size_t position, std::size_t span, const std::vector<std::size_t>& counts);
+
   // Memory for the code, which the caller fills in, instead of running the operations that compute it.
   std::uint64_t* code_bits() { return bits_for(pass_.code); }
 
@@ -94,6 +98,8 @@ class BlockRunner {
   void take_counted(const Operation& layer, const PreparedOperation& prepared, std::size_t g, float* largest);
   const Thresholds* alike_in_block(const Operation& operation, std::size_t index) const;
   void pool_bits_of_groups(const Operation& operation, std::size_t index);
+  template <class Put>
+  void put_fired(std::size_t outputs, std::size_t groups, std::size_t fields, const Put& put);
   void mean_bits_of_groups(const Operation& operation, std::size_t index);
   void second_result(const Operation& operation, const PreparedOperation& prepared);
   void flatten(const Operation& operation);

@@ -193,7 +193,7 @@ void BlockRunner::pool_bits_of_groups(const Operation& operation, std::size_t in
     kernels_.bilinear_pool_alike(bits(operation.in[0]), prepared.bitsliced[0].layer(*alike), static_cast<int>(field),
                                  buffers_.kernel_scratch.data(), buffers_.rows.data(), buffers_.fired.data());
   } else {
-    const std::size_t stride = lanes_ / 8;
+    const std::size_t stride = width_ * (64 / field);
     buffers_.codes_of_groups.resize(std::max(buffers_.codes_of_groups.size(), outputs * stride));
     for (std::size_t g = 0; g < place_->groups; ++g) {
       const std::uint32_t* codes = state_.groups[index]->codes.data() + count_of(operation, index, group(g)) * outputs;
@@ -205,18 +205,51 @@ void BlockRunner::pool_bits_of_groups(const Operation& operation, std::size_t in
                                   static_cast<int>(field), buffers_.codes_of_groups.data(),
                                   buffers_.kernel_scratch.data(), buffers_.fired.data());
   }
-  // Bit g of word m becomes bit m of group g.
   Storage& result = state_.values[size(operation.out[0])];
+  put_fired(outputs, place_->groups, fields, [&](std::size_t g, std::size_t word, std::uint64_t bits) {
+    std::uint64_t& row = result.words[group(g) * words + word];
+    row = continues() ? row | bits : bits;
+  });
+}
+
+// Bit f of fired[m] becomes bit m of group f / fields. Calls put(group, word, bits) for all words of each group.
+template <class Put>
+void BlockRunner::put_fired(std::size_t outputs, std::size_t groups, std::size_t fields, const Put& put) {
   std::uint64_t square[64];
-  for (std::size_t word = 0; word < words; ++word) {
+  for (std::size_t word = 0; word < words_for(outputs); ++word) {
     for (std::size_t m = 0; m < 64; ++m) square[m] = word * 64 + m < outputs ? buffers_.fired[word * 64 + m] : 0;
     kernels_.transpose_bits(square);
-    for (std::size_t g = 0; g < place_->groups; ++g) {
-      std::uint64_t& row = result.words[group(g) * words + word];
-      if (!continues()) row = 0;
-      for (std::size_t f = 0; f < fields; ++f) row |= square[g * fields + f];
+    for (std::size_t g = 0; g < groups; ++g) {
+      std::uint64_t bits = 0;
+      for (std::size_t f = 0; f < fields; ++f) bits |= square[g * fields + f];
+      put(g, word, bits);
     }
   }
+}
+
+std::vector<std::uint64_t> BlockRunner::pool_clouds(std::size_t position, std::size_t span,
+                                                    const std::vector<std::size_t>& counts) {
+  const std::size_t index = size(pass_.operations[position]);
+  const Operation& operation = network_.operations[index];
+  const PreparedOperation& prepared = plan_.operations[index];
+  const std::size_t outputs = size(operation.outputs), words = words_for(outputs);
+  const std::size_t field = std::min<std::size_t>(span, 64), fields = span / field, stride = width_ * (64 / field);
+  buffers_.fired.resize(std::max(buffers_.fired.size(), words * 64));
+  buffers_.codes_of_groups.resize(std::max(buffers_.codes_of_groups.size(), outputs * stride));
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::vector<std::uint32_t> codes = threshold_codes(max_thresholds(operation, counts[i]), operation.inputs,
+                                                             prepared.bitsliced[0].levels());
+    for (std::size_t f = i * fields; f < (i + 1) * fields; ++f) {
+      for (std::size_t m = 0; m < outputs; ++m) buffers_.codes_of_groups[m * stride + f] = codes[m];
+    }
+  }
+  kernels_.bilinear_pool_groups(bits(operation.in[0]), prepared.bitsliced[0].layer(prepared.counting),
+                                static_cast<int>(field), buffers_.codes_of_groups.data(),
+                                buffers_.kernel_scratch.data(), buffers_.fired.data());
+  std::vector<std::uint64_t> pooled(counts.size() * words);
+  put_fired(outputs, counts.size(), fields,
+            [&](std::size_t i, std::size_t word, std::uint64_t bits) { pooled[i * words + word] = bits; });
+  return pooled;
 }
 
 // The agreements of all elements of a group with a row: input k agrees at ones[k] elements if its weight is +1, else at

@@ -67,10 +67,10 @@ void CodeSet::grow() {
   }
 }
 
-// Adds the first `count` of rows_.
+// Adds those of rows_ from `first` to `end` - 1.
 template <int kWords>
-void CodeSet::insert_rows(std::size_t count, std::vector<std::uint32_t>* numbers) {
-  for (std::size_t i = 0; i < count; ++i) {
+void CodeSet::insert_rows(std::size_t first, std::size_t end, std::vector<std::uint32_t>* numbers) {
+  for (std::size_t i = first; i < end; ++i) {
     const std::uint32_t number = insert_code<kWords>(rows_.data() + i * words_);
     if (numbers != nullptr) numbers->push_back(number);
   }
@@ -84,10 +84,10 @@ void CodeSet::merge(const CodeSet& other) {
   for (std::size_t number = 0; number < other.count_; ++number) insert(other.code(number));
 }
 
-void CodeSet::insert_lanes(const std::uint64_t* slices, std::size_t width, std::size_t count,
+void CodeSet::insert_lanes(const std::uint64_t* slices, std::size_t width, std::size_t first, std::size_t count,
                            std::vector<std::uint32_t>* numbers) {
   alignas(64) std::uint64_t square[64];
-  for (std::size_t start = 0; start < count; start += 64) {
+  for (std::size_t start = first / 64 * 64; start < first + count; start += 64) {
     for (std::size_t word = 0; word < words_; ++word) {
       const std::size_t here = std::min<std::size_t>(64, channels_ - word * 64);
       for (std::size_t k = 0; k < here; ++k) square[k] = slices[(word * 64 + k) * width + start / 64];
@@ -95,10 +95,10 @@ void CodeSet::insert_lanes(const std::uint64_t* slices, std::size_t width, std::
       kernels_->transpose_bits(square);
       for (std::size_t i = 0; i < 64; ++i) rows_[i * words_ + word] = square[i];
     }
-    const std::size_t lanes = std::min<std::size_t>(64, count - start);
-    if (words_ == 1) insert_rows<1>(lanes, numbers);
-    if (words_ == 2) insert_rows<2>(lanes, numbers);
-    if (words_ > 2) insert_rows<0>(lanes, numbers);
+    const std::size_t from = std::max(start, first) - start, end = std::min<std::size_t>(64, first + count - start);
+    if (words_ == 1) insert_rows<1>(from, end, numbers);
+    if (words_ == 2) insert_rows<2>(from, end, numbers);
+    if (words_ > 2) insert_rows<0>(from, end, numbers);
   }
 }
 

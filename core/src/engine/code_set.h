@@ -25,9 +25,9 @@ class CodeSet {
   // Adds the codes of another set.
   void merge(const CodeSet& other);
 
-  // Adds the codes of the first `count` lanes of a block of slices of `width` words and, if `numbers` is given, appends
-  // the number of the code of each lane.
-  void insert_lanes(const std::uint64_t* slices, std::size_t width, std::size_t count,
+  // Adds the codes of `count` lanes of a block of slices of `width` words, from lane `first` on, and, if `numbers` is
+  // given, appends the number of the code of each lane.
+  void insert_lanes(const std::uint64_t* slices, std::size_t width, std::size_t first, std::size_t count,
                     std::vector<std::uint32_t>* numbers);
 
   // The codes from number `first` on as slices of `width` words; 0 after the last code.
@@ -43,7 +43,7 @@ class CodeSet {
   template <int kWords>
   std::uint32_t insert_code(const std::uint64_t* code);
   template <int kWords>
-  void insert_rows(std::size_t count, std::vector<std::uint32_t>* numbers);
+  void insert_rows(std::size_t first, std::size_t end, std::vector<std::uint32_t>* numbers);
   template <int kWords>
   void grow();
 

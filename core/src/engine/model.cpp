@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/run.h"
+#include "engine/together.h"
 #include "engine/workers.h"
 #include "format/bits.h"
 
@@ -32,7 +33,8 @@ Model::Model(Network network, const Kernels& kernels)
       kernels_(kernels),
       plan_(make_plan(network_, kernels.lanes)),
       workspace_(network_, plan_, kernels_),
-      ignores_copies_(ignores_copies(network_)) {
+      ignores_copies_(ignores_copies(network_)),
+      runs_together_(runs_together(network_, plan_)) {
   check_golden();
 }
 
@@ -91,9 +93,29 @@ void Model::predict(const float* numbers, std::size_t clouds, std::size_t points
   }
   const std::size_t size = points * static_cast<std::size_t>(network_.channels), written = this->logits(1, points);
   if (clouds == 1) return run(numbers, points, raw, threads, category, logits);
-  parallel_for(clouds, std::min<std::size_t>(threads, clouds), [&](std::size_t i) {
-    run(numbers + i * size, points, raw, 1, category, logits + i * written);
+  const std::size_t each = clouds_per_block(clouds, points, threads), items = (clouds + each - 1) / each;
+  parallel_for(items, std::min<std::size_t>(threads, items), [&](std::size_t item) {
+    const std::size_t first = item * each, end = std::min(first + each, clouds);
+    if (end - first == 1) return run(numbers + first * size, points, raw, 1, category, logits + first * written);
+    std::vector<Cloud> together;
+    const std::size_t span = span_of(used_points(points));
+    for (std::size_t i = first; i < end; ++i) {
+      const float* cloud = numbers + i * size;
+      together.push_back(prepared_cloud(cloud, points, checked_points(cloud, points, raw), raw, span));
+    }
+    run_together(network_, plan_, kernels_, workspace_, together, span, category, logits + first * written);
   });
+}
+
+// The number of points of a cloud that are used at most.
+std::size_t Model::used_points(std::size_t points) const {
+  return network_.max_points > 0 ? std::min<std::size_t>(points, network_.max_points) : points;
+}
+
+// How many clouds of a batch run together, so that each thread has some.
+std::size_t Model::clouds_per_block(std::size_t clouds, std::size_t points, unsigned threads) const {
+  const std::size_t most = runs_together_ ? size(kernels_.lanes) / span_of(used_points(points)) : 1;
+  return std::max<std::size_t>(1, std::min(most, (clouds + threads - 1) / threads));
 }
 
 // Everything is computed again by a plan that keeps every value, so that the plan of predictions is not changed.
@@ -103,7 +125,7 @@ std::vector<Traced> Model::trace(const float* numbers, std::size_t points, bool 
   const Plan plan = make_plan(network_, kernels_.lanes, true);
   Workspace workspace(network_, plan, kernels_);
   check_numbers(numbers, points, size(network_.channels));
-  const Cloud cloud = prepared_cloud(numbers, points, KeptPoints{}, raw);
+  const Cloud cloud = prepared_cloud(numbers, points, KeptPoints{}, raw, size(kernels_.lanes));
   Run run(network_, plan, kernels_, workspace, cloud, category, 1);
   run.execute(found.data());
   std::vector<Traced> traced;
@@ -133,8 +155,18 @@ std::vector<std::uint32_t> Model::kept_points(const float* numbers, std::size_t 
   return all;
 }
 
-Cloud Model::prepared_cloud(const float* numbers, std::size_t points, const KeptPoints& kept, bool raw) const {
-  const std::size_t channels = size(network_.channels), lanes = size(kernels_.lanes);
+// The points that a prediction uses; none are listed if it uses all.
+KeptPoints Model::checked_points(const float* numbers, std::size_t points, bool raw) const {
+  const std::size_t channels = size(network_.channels), most = network_.max_points;
+  check_numbers(numbers, points, channels);
+  const bool by_mean = network_.normalize == Normalize::mean && !raw;  // copies would move it
+  if (!by_mean && ignores_copies_ && (most == 0 || points <= most)) return {};
+  return bipointnet::kept_points(numbers, points, channels, most);
+}
+
+Cloud Model::prepared_cloud(const float* numbers, std::size_t points, const KeptPoints& kept, bool raw,
+                            std::size_t lanes) const {
+  const std::size_t channels = size(network_.channels);
   std::vector<float> chosen;
   chosen.reserve(kept.index.size() * channels);
   for (const std::uint32_t point : kept.index) {
@@ -148,14 +180,8 @@ Cloud Model::prepared_cloud(const float* numbers, std::size_t points, const Kept
 
 void Model::run(const float* numbers, std::size_t points, bool raw, unsigned threads, int category,
                 float* logits) const {
-  const std::size_t channels = size(network_.channels), most = network_.max_points;
-  check_numbers(numbers, points, channels);
-  const bool by_mean = network_.normalize == Normalize::mean && !raw;  // copies would move it
-  KeptPoints kept;
-  if (by_mean || !ignores_copies_ || (most > 0 && points > most)) {
-    kept = bipointnet::kept_points(numbers, points, channels, most);
-  }
-  const Cloud cloud = prepared_cloud(numbers, points, kept, raw);
+  const KeptPoints kept = checked_points(numbers, points, raw);
+  const Cloud cloud = prepared_cloud(numbers, points, kept, raw, size(kernels_.lanes));
   Run run(network_, plan_, kernels_, workspace_, cloud, category, threads);
   if (!network_.per_point() || kept.index.empty()) return run.execute(logits);
   const std::size_t classes = network_.classes.size();

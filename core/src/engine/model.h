@@ -44,7 +44,11 @@ class Model {
  private:
   void check_golden() const;
   void check_category(int category) const;
-  Cloud prepared_cloud(const float* numbers, std::size_t points, const KeptPoints& kept, bool raw) const;
+  KeptPoints checked_points(const float* numbers, std::size_t points, bool raw) const;
+  Cloud prepared_cloud(const float* numbers, std::size_t points, const KeptPoints& kept, bool raw,
+                       std::size_t lanes) const;
+  std::size_t used_points(std::size_t points) const;
+  std::size_t clouds_per_block(std::size_t clouds, std::size_t points, unsigned threads) const;
   void run(const float* numbers, std::size_t points, bool raw, unsigned threads, int category, float* logits) const;
 
   Network network_;
@@ -52,6 +56,7 @@ class Model {
   Plan plan_;
   mutable Workspace workspace_;  // thread-safe
   bool ignores_copies_;          // whether no operation depends on how often a point occurs
+  bool runs_together_;           // whether small clouds can share a block
 };
 
 }  // namespace bipointnet

@@ -46,11 +46,16 @@ std::vector<int> max_thresholds(const Operation& pool, std::size_t n) {
   return thresholds;
 }
 
-std::uint32_t threshold_code(int threshold, int inputs, int levels) {
-  if (threshold <= 0) return 1u << kAlwaysCode;
-  if (threshold > inputs) return 1u << kNeverCode;
-  const unsigned t = static_cast<unsigned>(threshold);
-  return ((1u << (levels - 1)) - (t + 1) / 2) | (t % 2) << kOddCode;
+// Without branches, so that compilers vectorize it.
+std::vector<std::uint32_t> threshold_codes(const std::vector<int>& thresholds, int inputs, int levels) {
+  std::vector<std::uint32_t> codes(thresholds.size());
+  for (std::size_t m = 0; m < codes.size(); ++m) {
+    const auto t = static_cast<std::uint32_t>(thresholds[m]);
+    const std::uint32_t varies = ((1u << (levels - 1)) - (t + 1) / 2) | (t & 1) << kOddCode;
+    const std::uint32_t bounded = thresholds[m] > inputs ? 1u << kConstantCode : varies;
+    codes[m] = thresholds[m] <= 0 ? 1u << kConstantCode | 1u << kAlwaysCode : bounded;
+  }
+  return codes;
 }
 
 bool reaches_mean(const Operation& pool, std::size_t m, std::size_t n, double sum) {

@@ -14,8 +14,8 @@ namespace bipointnet {
 // T of a maximum over n elements: ceil(a + b d) for each output, from 0 to inputs + 1.
 std::vector<int> max_thresholds(const Operation& pool, std::size_t n);
 
-// The code of a threshold for kernels.bilinear_pool_groups.
-std::uint32_t threshold_code(int threshold, int inputs, int levels);
+// The codes of thresholds for kernels.bilinear_pool_groups.
+std::vector<std::uint32_t> threshold_codes(const std::vector<int>& thresholds, int inputs, int levels);
 
 // Whether sum, the agreements of all of n elements with row m of weights, reaches the threshold of a mean.
 bool reaches_mean(const Operation& pool, std::size_t m, std::size_t n, double sum);

@@ -11,15 +11,12 @@
 #include "search/search.h"
 
 namespace bipointnet {
-namespace {
 
 void expect_finite(const float* logits, std::size_t count) {
   int broken = 0;
   for (std::size_t i = 0; i < count; ++i) broken |= !(std::abs(logits[i]) <= std::numeric_limits<float>::max());
   if (broken) throw InputError("logits that are not finite, expected a cloud with smaller coordinates");
 }
-
-}  // namespace
 
 Run::Run(const Network& network, const Plan& plan, const Kernels& kernels, Workspace& workspace, const Cloud& cloud,
          int category, unsigned threads)
@@ -224,7 +221,7 @@ void Run::run_blocks(const Pass& pass, std::size_t first, std::size_t last, std:
     runner.run(codes != nullptr ? pass.encoders : 0, pass.before_pools());
     each_pool([&](std::size_t index) {
       CodeSet& rows = own != nullptr ? (*own)[index] : state_->rows[index];
-      rows.insert_lanes(runner.bits(network_.operations[index].in[0]), width_, valid, nullptr);
+      rows.insert_lanes(runner.bits(network_.operations[index].in[0]), width_, 0, valid, nullptr);
     });
     if (logits == nullptr) continue;
     kernels_.transpose_floats(runner.floats(last_value), kernels_.lanes, classes, static_cast<int>(valid),
@@ -267,7 +264,7 @@ void Run::encode(const Pass& pass, CodeSet& codes, std::vector<std::uint32_t>* c
       const std::size_t valid = std::min(lanes_, cloud_.points - block * lanes_);
       runner.start(block, valid);
       runner.run(0, pass.encoders);
-      own.insert_lanes(runner.bits(pass.code), width_, valid, code_of);
+      own.insert_lanes(runner.bits(pass.code), width_, 0, valid, code_of);
     }
     if (workers > 1) {
       const std::lock_guard<std::mutex> lock(mutex_);

@@ -19,6 +19,9 @@
 
 namespace bipointnet {
 
+// Throws InputError if a logit is not finite.
+void expect_finite(const float* logits, std::size_t count);
+
 class Run {
  public:
   // `cloud` is already normalized. `category` is -1 if the network has no categories. All references must outlive this

@@ -56,9 +56,8 @@ std::shared_ptr<const GroupThresholds> Workspace::group_thresholds(std::size_t o
   for (std::size_t n = 1; n <= most; ++n) {
     const std::vector<int> thresholds = max_thresholds(pool, n);
     made->alike[n] = plan_.operations[operation].bitsliced[0].thresholds(thresholds);
-    for (std::size_t m = 0; m < thresholds.size(); ++m) {
-      made->codes[n * thresholds.size() + m] = threshold_code(thresholds[m], pool.inputs, levels);
-    }
+    const std::vector<std::uint32_t> codes = threshold_codes(thresholds, pool.inputs, levels);
+    std::copy(codes.begin(), codes.end(), made->codes.begin() + static_cast<std::ptrdiff_t>(n * codes.size()));
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   known_[operation].groups = made;

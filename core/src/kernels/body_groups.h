@@ -89,19 +89,13 @@ class ThresholdPerGroup {
   std::uint64_t fired(int m, Bits parity, Bits top, const All& all) const {
     const std::uint32_t* codes = own(m);
     const Bits lowest = parity ^ broadcast_bit(bit_of(layer_.odd, m));
-    std::uint64_t fired = fields_.any(top ^ all(lowest & fields_.spread(codes, kOddCode)));
-    std::uint32_t flags = 0;
-    for (int g = 0; g < fields_.groups(); ++g) flags |= codes[g];
-    if (flags >> kAlwaysCode == 0) return fired;
-    for (int g = 0; g < fields_.groups(); ++g) {
-      fired |= std::uint64_t{codes[g] >> kAlwaysCode & 1} << g;
-      fired &= ~(std::uint64_t{codes[g] >> kNeverCode & 1} << g);
-    }
-    return fired;
+    const Bits reached = top ^ all(lowest & fields_.spread(codes, kOddCode));
+    const Bits varies = reached & fields_.spread(codes, kConstantCode).complement();
+    return fields_.any(varies ^ fields_.spread(codes, kAlwaysCode));
   }
 
  private:
-  const std::uint32_t* own(int m) const { return codes_ + static_cast<long>(m) * (kLanes / 8); }
+  const std::uint32_t* own(int m) const { return codes_ + static_cast<long>(m) * fields_.groups(); }
 
   const BitslicedLayer& layer_;
   Fields fields_;

@@ -27,9 +27,9 @@ struct BitslicedLayer {
 };
 
 // How a pool with one threshold T per group starts its counters: the initial value in the low bits, and these flags.
-constexpr int kOddCode = 29;     // T is odd
-constexpr int kAlwaysCode = 30;  // T <= 0
-constexpr int kNeverCode = 31;   // T > inputs
+constexpr int kOddCode = 29;       // T is odd
+constexpr int kAlwaysCode = 30;    // T <= 0
+constexpr int kConstantCode = 31;  // T <= 0 or T > inputs: nothing depends on the inputs
 
 constexpr int kMaxLevels = 15;
 constexpr int kEntries = 8;  // carries per pair of inputs
@@ -137,7 +137,7 @@ struct Kernels {
   // repeat elements of the group.
 
   // fired[m]: bit g is 1 if some lane of group g has agreements >= its threshold for output m. Group g has the code
-  // codes[m * lanes / 8 + g], an initial value of the counter with flags.
+  // codes[m * groups + g], an initial value of the counter with flags.
   void (*bilinear_pool_groups)(const std::uint64_t* slices, const BitslicedLayer& layer, int field,
                                const std::uint32_t* codes, std::uint64_t* scratch, std::uint64_t* fired);
 

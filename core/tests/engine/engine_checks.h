@@ -124,20 +124,48 @@ class Engines {
         }
       }
       if (values) check_trace(*model, cloud, raw, category, *values);
+      if (points <= 256) check_batch(*model, cloud, raw, category);
     }
   }
 
  private:
-  static std::optional<std::vector<float>> predicted(const Model& model, const std::vector<float>& cloud, bool raw,
-                                                     int category, unsigned threads) {
-    const std::size_t points = cloud.size() / size(model.network().channels);
-    std::vector<float> logits(model.logits(1, points));
+  static std::optional<std::vector<float>> predicted(const Model& model, const std::vector<float>& numbers, bool raw,
+                                                     int category, unsigned threads, std::size_t clouds = 1) {
+    const std::size_t points = numbers.size() / clouds / size(model.network().channels);
+    std::vector<float> logits(model.logits(clouds, points));
     try {
-      model.predict(cloud.data(), 1, points, raw, threads, category, logits.data());
+      model.predict(numbers.data(), clouds, points, raw, threads, category, logits.data());
     } catch (const InputError&) {
       return std::nullopt;
     }
     return logits;
+  }
+
+  // In a batch each cloud has the logits that it has alone. The clouds differ in size, and in their number of copies.
+  void check_batch(const Model& model, const std::vector<float>& cloud, bool raw, int category) {
+    const std::size_t channels = size(network_.channels), points = cloud.size() / channels, clouds = 5;
+    std::vector<float> batch;
+    std::optional<std::vector<float>> expected(std::in_place);
+    for (std::size_t i = 0; i < clouds; ++i) {
+      std::vector<float> one(cloud);
+      for (float& number : one) number *= 1 - 0.375f * static_cast<float>(i);
+      for (std::size_t p = points - points * i / clouds; p < points; ++p) {
+        std::copy_n(one.begin(), channels, one.begin() + static_cast<std::ptrdiff_t>(p * channels));
+      }
+      batch.insert(batch.end(), one.begin(), one.end());
+      const auto alone = predicted(model, one, raw, category, 1);
+      if (expected && alone) {
+        expected->insert(expected->end(), alone->begin(), alone->end());
+      } else {
+        expected.reset();
+      }
+    }
+    for (const unsigned threads : {1u, 3u}) {
+      const auto found = predicted(model, batch, raw, category, threads, clouds);
+      if (!CHECK(found.has_value() == expected.has_value()) || (found && !CHECK(same_bits(*found, *expected)))) {
+        explain(model.kernels().name, "batch, " + std::to_string(points) + " points");
+      }
+    }
   }
 
   void check_trace(const Model& model, const std::vector<float>& cloud, bool raw, int category,

@@ -49,8 +49,10 @@ void check_lanes() {
           for (std::size_t w = 0; w < width; ++w) slices[k * width + w] = k % 23 == 0 ? rng() : k % 2 == 0 ? ~0ull : 0;
         }
         std::vector<std::uint32_t> numbers;
-        all.insert_lanes(slices.data(), width, count, &numbers);
-        parts[block % 2].insert_lanes(slices.data(), width, count, nullptr);
+        all.insert_lanes(slices.data(), width, 0, count, &numbers);
+        const std::size_t middle = rng() % count;
+        parts[block % 2].insert_lanes(slices.data(), width, 0, middle, nullptr);
+        parts[block % 2].insert_lanes(slices.data(), width, middle, count - middle, nullptr);
         CHECK_EQUAL(numbers.size(), count);
         for (std::size_t i = 0; i < count; ++i) {
           std::vector<std::uint64_t> code(words);
