@@ -35,6 +35,9 @@ class BlockRunner {
   const std::uint64_t* bits(int value) const { return buffers_.bit_values[size(value)]; }
   const float* floats(int value) const { return buffers_.float_values[size(value)]; }
 
+  // Whether a pool is faster on so many rows than on a block that holds them.
+  bool few(std::size_t rows) const { return rows <= size(kernels_.few_rows); }
+
   // Runs the pool at a position of the pass on codes of a set, `lanes` codes from number `first` on.
   void pool_codes(std::size_t position, const CodeSet& rows, std::size_t first);
 

@@ -45,10 +45,16 @@ void BlockRunner::reduce_set(const Operation& operation, std::size_t index, std:
 void BlockRunner::pool_codes(std::size_t position, const CodeSet& rows, std::size_t first) {
   const std::size_t index = size(pass_.operations[position]);
   const Operation& operation = network_.operations[index];
+  valid_ = std::min(lanes_, rows.size() - first);
+  if (few(valid_)) {
+    const PreparedOperation& prepared = plan_.operations[index];
+    return kernels_.bilinear_pool_rows(rows.code(first), static_cast<int>(valid_),
+                                       prepared.bitsliced[0].layer(*state_.pools[index]), prepared.tiles.data(),
+                                       pooled_[position].fired.data());
+  }
   buffers_.rows.resize(std::max(buffers_.rows.size(), size(operation.inputs) * width_));
   rows.load(first, width_, buffers_.rows.data());
   buffers_.bit_values[size(operation.in[0])] = buffers_.rows.data();
-  valid_ = std::min(lanes_, rows.size() - first);
   reduce_set(operation, index, position);
 }
 

@@ -93,6 +93,7 @@ class Preparation {
       }
     }
     if (operation.op == Op::bilinear_pool) prepared.counting = prepared.bitsliced[0].counting();
+    if (is_code_pool(network_, plan_, operation)) prepared.tiles = tiled(operation.bits, inputs, outputs);
     for (std::size_t g = 0; g < size(operation.groups); ++g) {
       if (operation.op == Op::bilinear_float) {
         prepared.thresholds.push_back(prepared.bitsliced[g].counting());

@@ -37,6 +37,7 @@ struct PreparedOperation {
   std::vector<BitslicedWeights> bitsliced;  // bilinear on elements, per group; without the columns of the cloud
   std::vector<Thresholds> thresholds;       // of the layer per group, or for counting if it writes floats
   Thresholds counting;                      // bilinear_pool: for counting the agreements themselves
+  std::vector<std::uint64_t> tiles;         // bilinear_pool on the distinct rows of a set: for few rows
   std::vector<float> bound;                 // dense on elements: what the sum is compared with; -bias for a sign at 0
   std::vector<float> norms;                 // dense on elements: the sum of |weight| per output
   std::vector<int> parts;                   // concat: the operands that are copied

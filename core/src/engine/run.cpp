@@ -154,7 +154,14 @@ void Run::run_pass(const Pass& pass, float* logits) {
                workers > 1 ? &buffers->code_rows : nullptr);
     if (blocks == 1 && pass.code_pools > 0) {
       set_thresholds(pass);
-      runner.run(pass.before_pools(), pass.operations.size());
+      for (std::size_t position = pass.before_pools(); position < pass.operations.size(); ++position) {
+        const CodeSet& rows = state_->rows[size(pass.operations[position])];
+        if (runner.few(rows.size())) {
+          runner.pool_codes(position, rows, 0);
+        } else {
+          runner.run(position, position + 1);
+        }
+      }
     }
     workspace_.release_buffers(std::move(buffers));
   });
@@ -235,7 +242,7 @@ void Run::run_blocks(const Pass& pass, std::size_t first, std::size_t last, std:
 // The distinct codes of the points, if the pass runs on them. Passes that keep values per point share their codes, which
 // the first such pass collects, with the number of the code of each point.
 const CodeSet* Run::find_codes(const Pass& pass) {
-  if (pass.code < 0 || cloud_.blocks < 2) return nullptr;
+  if (pass.code < 0 || cloud_.blocks < 3) return nullptr;
   if (pass.shares_codes) {
     if (code_of_.empty()) {
       code_of_.reserve(cloud_.points);

@@ -205,8 +205,62 @@ inline __attribute__((always_inline)) Bits none_in_groups(Bits lanes) {
 
 #include "kernels/body.h"
 
+// Byte c of row r of 32 rows of 8 bytes becomes byte r of columns[c]. The low half of a register has rows 0 to 15, the
+// high half rows 16 to 31.
+inline __attribute__((always_inline)) void transpose_bytes(const std::uint64_t* rows, __m256i* columns) {
+  const __m256i pairs = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
+  __m256i x[8], y[8];
+  for (int i = 0; i < 8; ++i) {
+    const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows + 2 * i));
+    const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows + 16 + 2 * i));
+    x[i] = _mm256_shuffle_epi8(_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1), pairs);
+  }
+  for (int i = 0; i < 4; ++i) {
+    y[i] = _mm256_unpacklo_epi16(x[2 * i], x[2 * i + 1]);
+    y[4 + i] = _mm256_unpackhi_epi16(x[2 * i], x[2 * i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    for (int j = 0; j < 2; ++j) {
+      x[i + j] = _mm256_unpacklo_epi32(y[i + 2 * j], y[i + 2 * j + 1]);
+      x[i + 2 + j] = _mm256_unpackhi_epi32(y[i + 2 * j], y[i + 2 * j + 1]);
+    }
+  }
+  for (int i = 0; i < 8; i += 2) {
+    columns[i] = _mm256_unpacklo_epi64(x[i], x[i + 1]);
+    columns[i + 1] = _mm256_unpackhi_epi64(x[i], x[i + 1]);
+  }
+}
+
+// The highest bits of the bytes of a column are 32 bits of a row of the result; adding a column to itself shifts it.
+void transpose_bits_by_masks(std::uint64_t* words) {
+  __m256i columns[8];
+  std::uint32_t low[64];
+  transpose_bytes(words, columns);
+  for (int c = 0; c < 8; ++c) {
+    for (int bit = 7; bit >= 0; --bit) {
+      low[8 * c + bit] = static_cast<std::uint32_t>(_mm256_movemask_epi8(columns[c]));
+      columns[c] = _mm256_add_epi8(columns[c], columns[c]);
+    }
+  }
+  transpose_bytes(words + 32, columns);
+  for (int c = 0; c < 8; ++c) {
+    for (int bit = 7; bit >= 0; --bit) {
+      const auto high = static_cast<std::uint32_t>(_mm256_movemask_epi8(columns[c]));
+      words[8 * c + bit] = low[8 * c + bit] | std::uint64_t{high} << 32;
+      columns[c] = _mm256_add_epi8(columns[c], columns[c]);
+    }
+  }
+}
+
+constexpr Kernels make_avx2_kernels() {
+  Kernels kernels = make_kernels("avx2");
+  kernels.transpose_bits = transpose_bits_by_masks;
+  return kernels;
+}
+
+
 }  // namespace
 
-constexpr Kernels kAvx2 = make_kernels("avx2");
+constexpr Kernels kAvx2 = make_avx2_kernels();
 
 }  // namespace bipointnet

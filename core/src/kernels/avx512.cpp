@@ -190,15 +190,97 @@ __attribute__((target("avx512vpopcntdq"))) void agreements_popcount(const std::u
   }
 }
 
-constexpr Kernels make_popcount_kernels() {
+// body_slices.h explains the arithmetic. kWidth: words per row, or 0 for any number.
+template <int kWidth>
+__attribute__((target("avx512vpopcntdq"))) void pool_rows(const std::uint64_t* rows, int count,
+                                                          const BitslicedLayer& layer, const std::uint64_t* tiles,
+                                                          std::uint64_t* fired) {
+  const int width = kWidth > 0 ? kWidth : (layer.inputs + 63) / 64;
+  const __m512i most = _mm512_set1_epi64(layer.inputs), power = _mm512_set1_epi64(1ll << layer.levels);
+  for (int m = 0; m < layer.outputs; m += kTile, tiles += width * kTile) {
+    std::uint64_t& word = fired[m / 64];
+    word |= layer.always[m / 64];
+    const auto left = static_cast<__mmask8>((layer.varies[m / 64] & ~word) >> m % 64);
+    if (left == 0) continue;
+    __m512i fewest = most;
+    const std::uint64_t* row = rows;
+    for (int i = 0; i < count; ++i, row += width) {
+      __m512i differ = _mm512_setzero_si512();
+      for (int w = 0; w < width; ++w) {
+        const __m512i bits = _mm512_set1_epi64(static_cast<long long>(row[w]));
+        differ = _mm512_add_epi64(differ, _mm512_popcnt_epi64(_mm512_xor_si512(bits, _mm512_loadu_si512(tiles + w * kTile))));
+      }
+      fewest = _mm512_min_epu64(fewest, differ);
+    }
+    const __m512i start = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(left, layer.start + m));
+    const __m512i sum = _mm512_add_epi64(start, _mm512_sub_epi64(most, fewest));
+    word |= static_cast<std::uint64_t>(_mm512_mask_cmpge_epu64_mask(left, sum, power)) << m % 64;
+  }
+}
+
+void bilinear_pool_rows_popcount(const std::uint64_t* rows, int count, const BitslicedLayer& layer,
+                                 const std::uint64_t* tiles, std::uint64_t* fired) {
+  const auto pool = layer.inputs <= 64 ? pool_rows<1> : layer.inputs <= 128 ? pool_rows<2> : pool_rows<0>;
+  pool(rows, count, layer, tiles, fired);
+}
+
+// keep ? a : b, bit by bit.
+inline __m512i chosen(__m512i keep, __m512i a, __m512i b) { return _mm512_ternarylogic_epi64(keep, a, b, 0xca); }
+
+// Swaps the off-diagonal quarters of squares of 2 kBits x 2 kBits bits, whose rows are in registers kStep apart.
+template <int kBits, int kStep>
+inline __attribute__((always_inline)) void swap_registers(__m512i* rows, std::uint64_t low) {
+  const __m512i keep = _mm512_set1_epi64(static_cast<long long>(low)), other = _mm512_set1_epi64(static_cast<long long>(~low));
+  for (int i = 0; i < 8; ++i) {
+    if (i / kStep % 2 != 0) continue;
+    const __m512i a = rows[i], b = rows[i + kStep];
+    rows[i] = chosen(keep, a, _mm512_rol_epi64(b, kBits));
+    rows[i + kStep] = chosen(other, b, _mm512_ror_epi64(a, kBits));
+  }
+}
+
+// The same for rows within a register: the partner of a row is kBits rows away.
+template <int kBits>
+inline __attribute__((always_inline)) void swap_in_registers(__m512i* rows, std::uint64_t low) {
+  const __m512i row = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), bit = _mm512_set1_epi64(kBits);
+  const __mmask8 upper = _mm512_test_epi64_mask(row, bit);
+  const __m512i partner = _mm512_xor_si512(row, bit);
+  const __m512i keep = _mm512_mask_set1_epi64(_mm512_set1_epi64(static_cast<long long>(low)), upper, static_cast<long long>(~low));
+  const __m512i turn = _mm512_mask_set1_epi64(bit, upper, 64 - kBits);
+  for (int i = 0; i < 8; ++i) {
+    rows[i] = chosen(keep, rows[i], _mm512_rolv_epi64(_mm512_permutexvar_epi64(partner, rows[i]), turn));
+  }
+}
+
+void transpose_bits_in_registers(std::uint64_t* words) {
+  __m512i rows[8];
+  for (int i = 0; i < 8; ++i) rows[i] = _mm512_loadu_si512(words + 8 * i);
+  swap_registers<32, 4>(rows, 0x00000000ffffffff);
+  swap_registers<16, 2>(rows, 0x0000ffff0000ffff);
+  swap_registers<8, 1>(rows, 0x00ff00ff00ff00ff);
+  swap_in_registers<4>(rows, 0x0f0f0f0f0f0f0f0f);
+  swap_in_registers<2>(rows, 0x3333333333333333);
+  swap_in_registers<1>(rows, 0x5555555555555555);
+  for (int i = 0; i < 8; ++i) _mm512_storeu_si512(words + 8 * i, rows[i]);
+}
+
+constexpr Kernels make_avx512_kernels() {
   Kernels kernels = make_kernels("avx512");
+  kernels.transpose_bits = transpose_bits_in_registers;
+  return kernels;
+}
+
+constexpr Kernels make_popcount_kernels() {
+  Kernels kernels = make_avx512_kernels();
   kernels.agreements = agreements_popcount;
+  kernels.bilinear_pool_rows = bilinear_pool_rows_popcount;
+  kernels.few_rows = 128;
   return kernels;
 }
 
 }  // namespace
 
-constexpr Kernels kAvx512 = make_kernels("avx512");
+constexpr Kernels kAvx512 = make_avx512_kernels();
 constexpr Kernels kAvx512Popcount = make_popcount_kernels();
 
 }  // namespace bipointnet

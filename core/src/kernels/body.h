@@ -60,6 +60,8 @@ constexpr Kernels make_kernels(const char* name) {
   kernels.update_max = update_max;
   kernels.compare = compare;
   kernels.agreements = agreements;
+  kernels.bilinear_pool_rows = bilinear_pool_rows;
+  kernels.few_rows = 16;
   kernels.affine = affine;
   kernels.dense_vector = dense_vector;
   kernels.binary = binary;

@@ -364,6 +364,31 @@ void agreements(const std::uint64_t* bits, const std::uint64_t* tiles, int input
   }
 }
 
+// The largest count of an output comes from the row with the fewest differences. It reaches T if start + count >= 2^levels,
+// where start = 2^levels - T.
+void bilinear_pool_rows(const std::uint64_t* rows, int count, const BitslicedLayer& layer, const std::uint64_t* tiles,
+                        std::uint64_t* fired) {
+  const int width = (layer.inputs + 63) / 64;
+  for (int m = 0; m < layer.outputs; m += kTile, tiles += width * kTile) {
+    std::uint64_t& word = fired[m / 64];
+    word |= layer.always[m / 64];
+    const std::uint64_t left = layer.varies[m / 64] & ~word;
+    int fewest[kTile];
+    for (int j = 0; j < kTile; ++j) fewest[j] = layer.inputs;
+    for (int i = 0; i < count; ++i) {
+      int differ[kTile] = {};
+      for (int w = 0; w < width; ++w) {
+        for (int j = 0; j < kTile; ++j) differ[j] += popcount(rows[i * width + w] ^ tiles[w * kTile + j]);
+      }
+      for (int j = 0; j < kTile; ++j) fewest[j] = differ[j] < fewest[j] ? differ[j] : fewest[j];
+    }
+    for (int j = 0; j < kTile && m + j < layer.outputs; ++j) {
+      const int reached = static_cast<int>(layer.start[m + j]) + layer.inputs - fewest[j] >= 1 << layer.levels;
+      word |= left & static_cast<std::uint64_t>(reached) << (m % 64 + j);
+    }
+  }
+}
+
 // Swaps the off-diagonal quarters of squares of 2 kBits x 2 kBits bits. Rows that are kBits apart are kStep words apart.
 template <int kBits, int kStep>
 inline __attribute__((always_inline)) void swap_quarters(std::uint64_t* words, std::uint64_t mask) {

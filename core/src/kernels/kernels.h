@@ -80,7 +80,13 @@ struct Kernels {
   void (*bilinear_pool)(const std::uint64_t* slices, const BitslicedLayer& layer, const std::uint64_t* mask,
                         std::uint64_t* scratch, std::uint64_t* fired);
 
-  // Both of the above for one matrix of weights with two sets of thresholds.
+  // The same for `count` rows of bits instead of a block, with the weights in tiles as for agreements(). Faster for at most
+  // `few_rows` rows.
+  void (*bilinear_pool_rows)(const std::uint64_t* rows, int count, const BitslicedLayer& layer,
+                             const std::uint64_t* tiles, std::uint64_t* fired);
+  int few_rows;
+
+  // bilinear() and bilinear_pool() for one matrix of weights with two sets of thresholds.
   void (*bilinear_and_pool)(const std::uint64_t* slices, const BitslicedLayer& layer, const BitslicedLayer& pool,
                             const std::uint64_t* mask, std::uint64_t* scratch, std::uint64_t* out,
                             std::uint64_t* fired);

@@ -139,6 +139,20 @@ void check_bilinear(const Kernels& kernels, int inputs, int outputs) {
       if (fires) wanted[at(m) / 64] |= std::uint64_t{1} << m % 64;
     }
     CHECK(found == wanted);
+    std::vector<std::uint64_t> rows;
+    int count = 0;
+    for (int p = 0; p < few; ++p) {
+      if (!bit(used.data(), p)) continue;
+      rows.resize(at(++count) * words_for(at(inputs)));
+      for (int k = 0; k < inputs; ++k) {
+        rows[at(count - 1) * words_for(at(inputs)) + at(k / 64)] |= std::uint64_t{bit(&slices[at(k * words)], p)} << k % 64;
+      }
+    }
+    std::vector<std::uint64_t> of_rows(words_for(at(outputs)), 0);
+    of_rows[0] = 2;
+    kernels.bilinear_pool_rows(rows.data(), count, sliced.layer(pool_thresholds), tiled(weight, inputs, outputs).data(),
+                               of_rows.data());
+    CHECK(of_rows == wanted);
   }
   std::vector<float> a(at(outputs)), b(at(outputs)), scales(at(lanes));
   fill(a);
@@ -171,6 +185,20 @@ void check_bilinear(const Kernels& kernels, int inputs, int outputs) {
   CHECK(both == out);
   CHECK(fired == expected);
   CHECK(with_both == expected);
+}
+
+// Bit j of word i becomes bit i of word j.
+void check_transpose(const Kernels& kernels) {
+  std::uint64_t words[64], transposed[64];
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 64; ++i) words[i] = transposed[i] = round % 2 == 0 ? rng() : rng() & rng() & rng();
+    kernels.transpose_bits(transposed);
+    long wrong = 0;
+    for (int i = 0; i < 64; ++i) {
+      for (int j = 0; j < 64; ++j) wrong += bit(&words[i], j) != bit(&transposed[j], i);
+    }
+    CHECK_EQUAL(wrong, 0);
+  }
 }
 
 // The sum over k of weight[k] x[k] at a point, in order, rounded after every operation.
@@ -303,6 +331,7 @@ int main() {
       check_vectors(*kernels, inputs, 37);
     }
     check_bilinear(*kernels, 260, 2 * kBatch + 3);
+    check_transpose(*kernels);
     for (const int channels : {1, 7, 8, 31, 63, 64, 65, 100, 128, 191}) {
       for (const int slots : {1, 2, 12, 32}) check_compared(*kernels, slots, channels);
     }
