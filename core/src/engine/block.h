@@ -93,6 +93,7 @@ class BlockRunner {
   // block_pools.cpp
   void set_mask();
   void reduce_set(const Operation& operation, std::size_t index, std::size_t position);
+  void max_floats_of_set(const Operation& operation, int counted, Pooled& pooled);
   void pool_bits_of_set(const Operation& operation, std::size_t index, Pooled& pooled);
   void reduce_groups(const Operation& operation, std::size_t index, std::size_t position);
   void pool_floats_of_groups(const Operation& operation, std::size_t index, int counted);

@@ -1,5 +1,6 @@
 // Operations that reduce the elements of a domain to its parent.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "engine/block.h"
@@ -10,6 +11,7 @@ namespace bipointnet {
 namespace {
 
 constexpr float kLeast = -std::numeric_limits<float>::infinity();
+constexpr float kLargestScale = 1e30f;  // times any number of agreements it is finite
 
 // Puts `count` bits into a row of words, whose bits there are zero.
 void put_bits(std::uint64_t* words, std::size_t at, std::size_t count, std::uint64_t bits) {
@@ -36,10 +38,28 @@ void BlockRunner::reduce_set(const Operation& operation, std::size_t index, std:
   } else if (operation.op == Op::outer) {
     outer(operation);
   } else if (operation.pool == Pool::max) {
-    kernels_.update_max(floats(operation.in[0]), operation.inputs, static_cast<int>(valid_), pooled.largest.data());
+    max_floats_of_set(operation, pass_.counted[position], pooled);
   } else {
     pooled.add_floats(floats(operation.in[0]), valid_, lanes_);
   }
+}
+
+// `counted`: the layer whose floats are pooled without being stored, or -1.
+void BlockRunner::max_floats_of_set(const Operation& operation, int counted, Pooled& pooled) {
+  const int points = static_cast<int>(valid_);
+  if (counted >= 0) {
+    const Operation& layer = network_.operations[size(counted)];
+    const PreparedOperation& prepared = plan_.operations[size(counted)];
+    const float* scales = layer.in.size() > 1 ? floats(layer.in[1]) : nullptr;
+    if (scales == nullptr || std::all_of(scales, scales + valid_, [](float scale) { return std::abs(scale) <= kLargestScale; })) {
+      return kernels_.bilinear_float_max(bits(layer.in[0]), prepared.bitsliced[0].layer(prepared.thresholds[0]),
+                                         prepared.vector.a.data(), prepared.vector.b.data(), scales,
+                                         activation_code(layer.activation), points, buffers_.kernel_scratch.data(),
+                                         pooled.largest.data());
+    }
+    bilinear_float(layer, prepared);
+  }
+  kernels_.update_max(floats(operation.in[0]), operation.inputs, points, pooled.largest.data());
 }
 
 void BlockRunner::pool_codes(std::size_t position, const CodeSet& rows, std::size_t first) {

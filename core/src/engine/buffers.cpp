@@ -18,7 +18,8 @@ class Placement {
     for (const int value : pass_.stores) pass_.places[size(value)] = kStored;
     for (std::size_t i = 0; i < pass_.operations.size(); ++i) {
       for (const int value : operation(i).in) extend(value, i);
-      if (pass_.counted[i] >= 0) extend(network_.operations[size(pass_.counted[i])].in[0], i);
+      if (pass_.counted[i] < 0) continue;
+      for (const int value : network_.operations[size(pass_.counted[i])].in) extend(value, i);
     }
     const std::size_t end = pass_.operations.size();
     for (const int value : pass_.writes) extend(value, end);

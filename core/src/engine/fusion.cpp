@@ -118,10 +118,11 @@ void fuse_operations(const Network& network, Plan& plan) {
     for (std::size_t i = 0; i < pass.operations.size(); ++i) {
       const Operation& operation = network.operations[size(pass.operations[i])];
       const bool groups = network.domains[size(pass.domain)].type == Domain::Type::groups;
-      if (groups && operation.op == Op::pool && operation.pool == Pool::max) {
+      if (operation.op == Op::pool && operation.pool == Pool::max) {
         const int layer = plan.producer[size(operation.in[0])];
-        if (rises(network.operations[size(layer)]) && computed(operation.in[0]) &&
-            reader_of(operation.in[0]) == pass.operations[i]) {
+        const Operation& counts = network.operations[size(layer)];
+        const bool suits = groups ? rises(counts) : counts.op == Op::bilinear_float && counts.groups == 1;
+        if (suits && computed(operation.in[0]) && reader_of(operation.in[0]) == pass.operations[i]) {
           pass.counted[i] = layer;
           skip(layer);
         }

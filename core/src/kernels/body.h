@@ -55,6 +55,7 @@ constexpr Kernels make_kernels(const char* name) {
   kernels.bilinear_pool = bilinear_pool;
   kernels.bilinear_and_pool = bilinear_and_pool;
   kernels.bilinear_float = bilinear_float;
+  kernels.bilinear_float_max = bilinear_float_max;
   kernels.bilinear_counts = bilinear_counts;
   kernels.elements_of_counts = elements_of_counts;
   kernels.update_max = update_max;

@@ -1,6 +1,7 @@
 // Part of body.h: layers whose numbers of agreements become floats.
 
-// One row of act(a (scale z) + b). z = 2 agreements - inputs with agreements = low + 256 high is exact in float32.
+// One row of act(a (scale z) + b). z = 2 agreements - inputs with agreements = low + 256 high is exact in float32, also
+// by a fused multiply-add.
 template <bool kHigh, bool kScaled>
 inline void line_row(const std::uint8_t* low, const std::uint8_t* high, int inputs, float a, float b,
                      const float* scales, int act, float* __restrict row) {
@@ -8,7 +9,7 @@ inline void line_row(const std::uint8_t* low, const std::uint8_t* high, int inpu
   for (int i = 0; i < kLanes; i += Floats::kWidth) {
     Floats count = Floats::from_bytes(low + i);
     if (kHigh) count = count.add(Floats::from_bytes(high + i).mul(Floats::broadcast(256.0f)));
-    Floats z = count.mul(two).add(less);
+    Floats z = less.fma(count, two);
     if (kScaled) z = Floats::load(scales + i).mul(z);
     activated(Floats::broadcast(a).mul(z).add(Floats::broadcast(b)), act).store(row + i);
   }
@@ -43,6 +44,46 @@ void bilinear_float(const std::uint64_t* slices, const BitslicedLayer& layer, co
       slices, layer, scratch, [&](int) { return low; }, [&](int) { return high; },
       [&](int m) {
         row_of(low, high, layer.inputs, a[m], b[m], scales, act, rows + static_cast<long>(m) * kLanes);
+      });
+}
+
+// The largest scale z of the first `points` points, where z = direction (2 agreements - inputs).
+template <bool kHigh, bool kScaled>
+inline float largest_product(const std::uint8_t* low, const std::uint8_t* high, int inputs, float direction,
+                             const float* scales, int points) {
+  const Floats two = Floats::broadcast(2.0f * direction), less = Floats::broadcast(-direction * static_cast<float>(inputs));
+  const auto product = [&](int i) {
+    Floats count = Floats::from_bytes(low + i);
+    if (kHigh) count = count.add(Floats::from_bytes(high + i).mul(Floats::broadcast(256.0f)));
+    const Floats z = less.fma(count, two);
+    return kScaled ? Floats::load(scales + i).mul(z) : z;
+  };
+  alignas(64) float last[Floats::kWidth];
+  const int rest = points % Floats::kWidth;
+  Floats best = Floats::broadcast(-__builtin_huge_valf());
+  for (int i = 0; i < points - rest; i += Floats::kWidth) best = Floats::max(product(i), best);
+  best.store(last);
+  float largest = last[0];
+  for (int j = 1; j < Floats::kWidth; ++j) largest = largest < last[j] ? last[j] : largest;
+  if (rest > 0) product(points - rest).store(last);
+  for (int j = 0; j < rest; ++j) largest = largest < last[j] ? last[j] : largest;
+  return largest;
+}
+
+// A line a x + b rises or falls with x, also in floating point. So its maximum is its value for the largest or the
+// smallest x, and only that is computed.
+void bilinear_float_max(const std::uint64_t* slices, const BitslicedLayer& layer, const float* a, const float* b,
+                        const float* scales, int act, int points, std::uint64_t* scratch, float* largest) {
+  const auto of_row = layer.levels >= 8 ? (scales == nullptr ? largest_product<true, false> : largest_product<true, true>)
+                                        : (scales == nullptr ? largest_product<false, false> : largest_product<false, true>);
+  alignas(64) std::uint8_t low[kLanes], high[kLanes];
+  count_bytes(
+      slices, layer, scratch, [&](int) { return low; }, [&](int) { return high; },
+      [&](int m) {
+        const float direction = a[m] < 0 ? -1.0f : 1.0f;
+        const float x = direction * of_row(low, high, layer.inputs, direction, scales, points);
+        const float y = activate(a[m] * x + b[m], act);
+        largest[m] = largest[m] < y ? y : largest[m];
       });
 }
 

@@ -96,6 +96,10 @@ struct Kernels {
   void (*bilinear_float)(const std::uint64_t* slices, const BitslicedLayer& layer, const float* a, const float* b,
                          const float* scales, int act, std::uint64_t* scratch, float* rows);
 
+  // largest[m] = max(largest[m], row m of bilinear_float() at the first `points` points). Every scale z must be finite.
+  void (*bilinear_float_max)(const std::uint64_t* slices, const BitslicedLayer& layer, const float* a, const float* b,
+                             const float* scales, int act, int points, std::uint64_t* scratch, float* largest);
+
   // The same layer without its line: rows of bytes with agreements = low + 256 high. `high` is written if the counter
   // has more than 7 bits.
   void (*bilinear_counts)(const std::uint64_t* slices, const BitslicedLayer& layer, std::uint64_t* scratch,

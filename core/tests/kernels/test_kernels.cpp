@@ -181,6 +181,17 @@ void check_bilinear(const Kernels& kernels, int inputs, int outputs) {
     }
   }
   CHECK_EQUAL(wrong, 0);
+  for (const int points : {1, 5, 16, 37, lanes}) {
+    std::vector<float> of_lines(at(outputs), -0.25f), of_scaled(of_lines), expected_lines(of_lines), expected_scaled(of_lines);
+    kernels.bilinear_float_max(slices.data(), sliced.layer(counts), a.data(), b.data(), nullptr, 2, points,
+                               scratch.data(), of_lines.data());
+    kernels.bilinear_float_max(slices.data(), sliced.layer(counts), a.data(), b.data(), scales.data(), 1, points,
+                               scratch.data(), of_scaled.data());
+    kernels.update_max(lines.data(), outputs, points, expected_lines.data());
+    kernels.update_max(scaled.data(), outputs, points, expected_scaled.data());
+    CHECK(of_lines == expected_lines);
+    CHECK(of_scaled == expected_scaled);
+  }
   check_elements(kernels, slices, sliced, a, b, lines);
   CHECK(both == out);
   CHECK(fired == expected);
