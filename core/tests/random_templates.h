@@ -25,7 +25,7 @@ class Templates {
   // Floats per point after 1-bit layers, with and without one scale per point.
   Network pointnet_floats() {
     Builder b = start(Task::classify);
-    int x = b.dense(b.points(), width(), Activation::hardtanh);
+    int x = b.dense(b.points(), width(), activation());
     for (int i = source_.between(1, 3); i > 0; --i) {
       const int scale = source_.one_in(2) ? b.mean_abs(x, 1) : kNone;
       x = b.bilinear_float(b.sign(x, source_.one_in(2) ? 0 : 0.25f), width(), activation(), 1, scale);

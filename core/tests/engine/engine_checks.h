@@ -204,7 +204,8 @@ inline void check_refused(const Network& network) {
   }
 }
 
-// Compares one random cloud per size. Clouds with an even number of points have equal points and ties.
+// Compares one random cloud per size, and one with large coordinates. Clouds with an even number of points have equal
+// points and ties.
 inline void check_network(Network network, random::Source& source, std::initializer_list<int> sizes) {
   if (!set_golden(network)) return check_refused(network);
   Engines engines(network);
@@ -212,6 +213,10 @@ inline void check_network(Network network, random::Source& source, std::initiali
     const bool raw = source.one_in(2);
     engines.check(random::random_cloud(source, points, network.channels, points % 2 == 0), raw);
   }
+  // Coordinates whose sums may overflow.
+  std::vector<float> large = random::random_cloud(source, 9, network.channels, false);
+  for (float& number : large) number *= 0x1p127f;
+  engines.check(large, true);
 }
 
 }  // namespace bipointnet
