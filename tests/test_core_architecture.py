@@ -158,6 +158,8 @@ FILES = {
         "schedule.cpp",
         "state.h",
         "storage.h",
+        "together.cpp",
+        "together.h",
         "vector_ops.cpp",
         "vector_ops.h",
         "workers.h",

@@ -251,9 +251,9 @@ nb::dict finish_cloud(const std::string& format, const std::vector<std::string>&
   return cloud_dict(std::move(cloud));
 }
 
-void load(Model* self, nb::bytes data, const std::optional<std::string>& isa) {
+void load(Model* self, nb::bytes data, const std::optional<std::string>& isa, bool plain) {
   new (self) Model(bipointnet::parse(static_cast<const std::uint8_t*>(data.data()), data.size()),
-                   bipointnet::find_kernels(isa.value_or("")));
+                   bipointnet::find_kernels(isa.value_or("")), plain);
 }
 
 nb::bytes read_packed_file(const std::string& path) {
@@ -306,7 +306,7 @@ NB_MODULE(_core, module) {
       "The bytes of a packed model, given its path as bytes (`os.fsencode`). The header is checked first: after a wrong\n"
       "one nothing else is read.");
   nb::class_<Model>(module, "Model", "A packed model that is ready to run.")
-      .def("__init__", &load, nb::arg("data"), nb::arg("isa") = nb::none())
+      .def("__init__", &load, nb::arg("data"), nb::arg("isa") = nb::none(), nb::arg("plain") = false)
       .def_prop_ro("manifest", [](const Model& model) { return model.network().manifest; })
       .def_prop_ro("isa", [](const Model& model) { return std::string(model.kernels().name); })
       .def_prop_ro("channels", [](const Model& model) { return model.network().channels; })

@@ -28,10 +28,10 @@ bool ignores_copies(const Network& network) {
 
 }  // namespace
 
-Model::Model(Network network, const Kernels& kernels)
+Model::Model(Network network, const Kernels& kernels, bool plain)
     : network_(std::move(network)),
       kernels_(kernels),
-      plan_(make_plan(network_, kernels.lanes)),
+      plan_(make_plan(network_, kernels.lanes, plain ? PlanFor::plain : PlanFor::prediction)),
       workspace_(network_, plan_, kernels_),
       ignores_copies_(ignores_copies(network_)),
       runs_together_(runs_together(network_, plan_)) {
@@ -122,7 +122,7 @@ std::size_t Model::clouds_per_block(std::size_t clouds, std::size_t points, unsi
 std::vector<Traced> Model::trace(const float* numbers, std::size_t points, bool raw, int category) const {
   std::vector<float> found(logits(1, points));
   check_category(category);
-  const Plan plan = make_plan(network_, kernels_.lanes, true);
+  const Plan plan = make_plan(network_, kernels_.lanes, PlanFor::trace);
   Workspace workspace(network_, plan, kernels_);
   check_numbers(numbers, points, size(network_.channels));
   const Cloud cloud = prepared_cloud(numbers, points, KeptPoints{}, raw, size(kernels_.lanes));

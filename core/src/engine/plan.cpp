@@ -142,13 +142,14 @@ bool contains(const std::vector<int>& list, int item) { return std::find(list.be
 
 void prepare_operations(const Network& network, Plan& plan) { Preparation(network, plan).run(); }
 
-Plan make_plan(const Network& network, int lanes, bool keeps_everything) {
+Plan make_plan(const Network& network, int lanes, PlanFor purpose) {
   Plan plan;
   plan.lanes = size(lanes);
-  plan.keeps_everything = keeps_everything;
+  plan.keeps_everything = purpose == PlanFor::trace;
+  plan.uses_codes = purpose == PlanFor::prediction;
   prepare_operations(network, plan);
   schedule(network, plan);
-  find_codes(network, plan);
+  if (plan.uses_codes) find_codes(network, plan);
   fuse_operations(network, plan);
   find_elements(network, plan);
   place_buffers(network, plan);

@@ -84,6 +84,7 @@ struct Plan {
   std::vector<Pass> passes;
   std::vector<Step> steps;
   bool keeps_everything = false;  // whether every value is stored element by element, for a trace
+  bool uses_codes = true;         // whether equal codes are computed once, and small clouds share a block
   std::vector<bool> written;      // per value: whether it is stored element by element
   std::vector<int> stored_sign;   // per value: the sign that is stored instead of its floats, or -1
   std::vector<int> producer;      // per value: the operation that makes it
@@ -111,7 +112,9 @@ bool reduces(Op op);
 // Whether a pass loads a value element by element, not in blocks.
 bool loads_elements(const Network& network, const Plan& plan, const Pass& pass, int value);
 
-Plan make_plan(const Network& network, int lanes, bool keeps_everything = false);
+// trace: every value is stored. plain: every point runs through every layer, to compare with.
+enum class PlanFor { prediction, plain, trace };
+Plan make_plan(const Network& network, int lanes, PlanFor purpose);
 
 // The parts of make_plan(), in order: the layers; the passes and steps; the codes of passes over the input points; the
 // operations that are computed together; the values that are computed element by element; the buffers.

@@ -260,7 +260,7 @@ int domain_of(const Network& network, const Operation& operation) {
 bool is_code_pool(const Network& network, const Plan& plan, const Operation& operation) {
   const int domain = network.values[size(operation.in.empty() ? operation.out[0] : operation.in[0])].domain;
   return operation.op == Op::bilinear_pool && operation.over == Over::distinct && operation.out.size() == 1 &&
-         network.domains[size(domain)].type == Domain::Type::set && !plan.keeps_everything;
+         network.domains[size(domain)].type == Domain::Type::set && plan.uses_codes;
 }
 
 bool reduces(Op op) { return op == Op::pool || op == Op::bilinear_pool || op == Op::outer || op == Op::flatten; }

@@ -42,7 +42,7 @@ Cloud joined(const std::vector<Cloud>& clouds, std::size_t channels, std::size_t
 }  // namespace
 
 bool runs_together(const Network& network, const Plan& plan) {
-  if (network.per_point() || plan.passes.size() != 1) return false;
+  if (!plan.uses_codes || network.per_point() || plan.passes.size() != 1) return false;
   const Pass& pass = plan.passes.front();
   if (pass.domain != kPointDomain || pass.keeps_elements()) return false;
   for (const Step& step : plan.steps) {

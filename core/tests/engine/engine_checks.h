@@ -105,6 +105,7 @@ class Engines {
         explain(kernels->name, "golden cloud");
       }
     }
+    if (!models_.empty()) plain_ = std::make_unique<Model>(network, models_.front()->kernels(), true);
   }
 
   // Compares the logits with 1 to 4 threads, and all values.
@@ -114,6 +115,10 @@ class Engines {
     const int category = categories > 0 ? categories / 2 : -1;
     const auto expected = expected_logits(network_, cloud, raw, category);
     const auto values = expected_values(network_, cloud, raw, category);
+    const auto plainly = plain_ ? predicted(*plain_, cloud, raw, category, 1) : expected;
+    if (!CHECK(plainly.has_value() == expected.has_value()) || (plainly && !CHECK(same_bits(*plainly, *expected)))) {
+      explain(plain_->kernels().name, "plain, " + std::to_string(points) + " points");
+    }
     for (const auto& model : models_) {
       const std::string where = std::to_string(points) + " points";
       for (unsigned threads = 1; threads <= 4; ++threads) {
@@ -188,6 +193,7 @@ class Engines {
 
   const Network& network_;
   std::vector<std::unique_ptr<Model>> models_;
+  std::unique_ptr<Model> plain_;  // every point through every layer
   bool explained_ = false;
 };
 

@@ -52,8 +52,11 @@ def bench_sweep(
 
 def print_sweep(report: dict[str, Any]) -> None:
     """A table with one row per size, and what it does not show."""
-    peers, sizes, threads = list(report["sizes"][0]["speedup"]), report["sizes"], report["threads"]
-    names = {"packed": f"1-bit, {report['isa']}"} | dict.fromkeys(peers, "float32, ONNX Runtime")
+    sizes, threads = report["sizes"], report["threads"]
+    peers = [name for name in sizes[0]["speedup"] if name != "plain"]
+    names = {"packed": f"1-bit, {report['isa']}", "plain": "every point"} | dict.fromkeys(
+        peers, "float32, ONNX Runtime"
+    )
     compared = ["faster", "memory, 1-bit", "memory, float32"] if peers else ["memory"]
     columns = ["points", *names.values(), *compared, *["accuracy"] * bool(report["test_clouds"])]
     range_of_sizes = " to ".join(f"{n:,}" for n in dict.fromkeys((sizes[0]["points"], sizes[-1]["points"])))
@@ -62,10 +65,11 @@ def print_sweep(report: dict[str, Any]) -> None:
         dict.fromkeys(columns, "right"),
     )
     for row in sizes:
-        found = row["runtimes"].values()
-        times = [_time(each["us"]) for each in found]
-        faster = ["-" if ratio is None else f"{ratio:.1f} x" for ratio in row["speedup"].values()]
-        memory = [_memory(each["peak_bytes"]) for each in found]
+        found = row["runtimes"]
+        times = [_time(found[name]["us"]) for name in names]
+        ratios = [row["speedup"][name] for name in peers]
+        faster = ["-" if ratio is None else f"{ratio:.1f} x" for ratio in ratios]
+        memory = [_memory(found[name]["peak_bytes"]) for name in names if name != "plain"]
         accuracy = ["-" if row["accuracy"] is None else f"{row['accuracy']:.1f} %"] * bool(report["test_clouds"])
         table.add_row(f"{row['points']:,}", *times, *faster, *memory, *accuracy)
     out.print(table)
@@ -77,8 +81,9 @@ def print_sweep(report: dict[str, Any]) -> None:
 def _print_notes(report: dict[str, Any]) -> None:
     accuracy = f"Accuracy: {report['test_clouds']} built-in test clouds. " if report["test_clouds"] else ""
     print_line(
-        f"Median times on {report['timed_clouds']} built-in shapes. Memory: what a call needs beyond the loaded "
-        f"network and the cloud. {accuracy}{plain(report['machine']['cpu'])}"
+        f"Median times on {report['timed_clouds']} built-in shapes. Every point: the same without merging equal codes. "
+        f"Memory: what a call needs beyond the loaded network and the cloud. {accuracy}"
+        f"{plain(report['machine']['cpu'])}"
     )
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     out.print(versions, highlight=False, style="dim")

@@ -7,8 +7,8 @@ All runtimes run in one process and take turns for many rounds, so that other lo
 equally. A turn is four calls. In the first call the caches are full of the other runtimes' data, which costs a network
 that fits the second-level cache most; its time is reported as `first_call_us`. The other three calls show the latency
 of repeated calls; their median and 99th percentile are the result. All times are in microseconds. Every runtime does
-the same: it reads a normalized cloud and computes the logits. The time of `Model.predict`, which also normalizes the
-cloud and computes probabilities, is reported as `predict_us`.
+the same: it reads a normalized cloud, an object of the built-in test split, and computes the logits. The time of
+`Model.predict`, which also normalizes the cloud and computes probabilities, is reported as `predict_us`.
 """
 
 import importlib.metadata
@@ -25,8 +25,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bipointnet import __version__, _core
+from bipointnet.data.shapes import held_out
 from bipointnet.errors import UserError
 from bipointnet.extras import installed
+from bipointnet.runtime import reference
 from bipointnet.runtime.float_twin import Step, Weights, float_twin, numpy_twin, onnx_twin, random_weights
 from bipointnet.runtime.model import Model, load
 from bipointnet.runtime.operations import float_bytes
@@ -164,8 +166,7 @@ def bench(
     # oneDNN's int8 and bfloat16 kernels for AMX crash on some virtual machines; float32 does not use AMX.
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
     steps = float_twin(model)
-    cloud = np.random.default_rng(0).standard_normal((points, model.channels), np.float32)
-    cloud /= np.linalg.norm(cloud, axis=1).max()
+    cloud = as_input(model, held_out(0, points)[0])
     isas = {name: logits_call(load(path, name), cloud, threads) for name in _core.isas()}
     peers = {} if steps is None else installed_peers(steps, cloud, threads, more_peers)
     batch_rounds = max(rounds // 20, 3)
@@ -203,7 +204,7 @@ def bench(
 
 def bench_batch(model: Model, points: int, threads: int, rounds: int, progress: Progress) -> dict[str, Any]:
     """Time `predict` or `segment` for a batch, per cloud, with one thread and with several."""
-    clouds = np.random.default_rng(1).standard_normal((BATCH, points, model.channels), np.float32)
+    clouds = np.stack([as_input(model, held_out(i, points)[0]) for i in range(BATCH)])  # (B, N, C)
     calls = {"one_thread": _predict_call(model, clouds, 1), "all_threads": _predict_call(model, clouds, threads)}
     times = take_turns(calls, rounds, progress)
     us_per_cloud = {name: round(_microseconds(t.repeated, 0.5) / BATCH, 1) for name, t in times.items()}
@@ -234,6 +235,13 @@ def _microseconds(seconds: np.ndarray, quantile: float) -> float:
 def _image(cloud: np.ndarray) -> np.ndarray:
     """A cloud as a convolution reads it: (N, C) -> (1, C, 1, N)."""
     return np.ascontiguousarray(cloud.T[None, :, None, :])
+
+
+def as_input(model: Model, cloud: np.ndarray) -> np.ndarray:  # (N, C) float32
+    """A cloud (N, 3) as the network reads it. Channels past the third are random numbers in [0, 1)."""
+    more = np.random.default_rng(0).random((len(cloud), max(model.channels - 3, 0)), np.float32)
+    channels = np.concatenate([cloud, more], axis=1)[:, : model.channels]
+    return reference.normalized(channels, model.manifest["normalize"])
 
 
 def logits_call(model: Model, cloud: np.ndarray, threads: int) -> Call:

@@ -266,7 +266,7 @@ class Model:
         return _as_float32(clouds, relative=normalize and self._normalizes)
 
 
-def load(path: str | Path, isa: str | None = None) -> Model:
+def load(path: str | Path, isa: str | None = None, *, plain: bool = False) -> Model:
     """Load a packed model. Its golden vector is checked: the model computes the stored logits, or loading fails.
 
     Args:
@@ -274,6 +274,7 @@ def load(path: str | Path, isa: str | None = None) -> Model:
             and checkpoints.)
         isa: an instruction set of this machine, such as avx2 (`bipointnet._core.isas()` lists them). Default:
             the environment variable BIPOINTNET_ISA, or else the fastest one.
+        plain: run every point through every layer, for benchmarks. The answers are the same.
 
     Raises:
         FormatError: the file is damaged or not a packed model. It is a UserError.
@@ -286,7 +287,7 @@ def load(path: str | Path, isa: str | None = None) -> Model:
     path = Path(path)
     try:
         data = _core.read_packed_file(os.fsencode(path))
-        return Model(_core.Model(data, isa), data)
+        return Model(_core.Model(data, isa, plain), data)
     except _core.FileError as error:
         raise UserError(f"{path}: {_why_unreadable(path, error)}") from error
     except _core.IsaError as error:

@@ -23,8 +23,7 @@ import numpy as np
 from bipointnet.data.shapes import CLASSES, held_out
 from bipointnet.errors import UserError
 from bipointnet.extras import installed
-from bipointnet.runtime import reference
-from bipointnet.runtime.bench import machine, versions
+from bipointnet.runtime.bench import as_input, machine, versions
 from bipointnet.runtime.float_twin import float_twin
 from bipointnet.runtime.model import MOST_THREADS, Model, load
 from bipointnet.runtime.progress import Progress, no_progress
@@ -77,8 +76,8 @@ def sweep(
     Example:
         >>> for row in sweep("shapes.bpn", points=[1024, 65536])["sizes"]:  # doctest: +SKIP
         ...     print(row["points"], row["runtimes"]["packed"]["us"], row["speedup"], row["accuracy"])
-        1024 173.9 {'onnxruntime': 61.2} 84.5
-        65536 2391.1 {'onnxruntime': 236.4} None
+        1024 73.9 {'plain': 1.4, 'onnxruntime': 36.2} 84.5
+        65536 2391.1 {'plain': 1.9, 'onnxruntime': 236.4} None
     """
     sizes = sorted(set(points))
     check_options(sizes, threads, rounds, clouds)
@@ -93,7 +92,7 @@ def sweep(
     for size in sizes:
         before = dict(zip(sizes, measured, strict=False))
         batch = np.stack([as_input(model, cloud[:size]) for cloud in objects])  # (M, N, C)
-        measured.append(measure_size(Path(path), ["packed", *peers], batch, threads, rounds, before))
+        measured.append(measure_size(Path(path), ["packed", "plain", *peers], batch, threads, rounds, before))
         progress(PROGRESS_OF_SIZE * len(measured), total)
     accuracy = evaluate_sizes(model, evaluated, clouds, threads, lambda done, of: progress(total - of + done, total))
     return {
@@ -135,13 +134,6 @@ def check_options(sizes: Sequence[int], threads: int, rounds: int, clouds: int) 
 def classifies_shapes(model: Model) -> bool:
     """Whether the classes are those of the built-in shapes, in any order."""
     return model.task == "classify" and model.channels == 3 and sorted(model.classes) == sorted(CLASSES)
-
-
-def as_input(model: Model, cloud: np.ndarray) -> np.ndarray:  # (N, C) float32
-    """A cloud (N, 3) as the network reads it. Channels past the third are random numbers in [0, 1)."""
-    more = np.random.default_rng(0).random((len(cloud), max(model.channels - 3, 0)), np.float32)
-    channels = np.concatenate([cloud, more], axis=1)[:, : model.channels]
-    return reference.normalized(channels, model.manifest["normalize"])
 
 
 def measure_size(

@@ -118,6 +118,12 @@ def packed_calls(model: Path, clouds: np.ndarray, threads: int) -> list[Call]:
     return [logits_call(loaded, cloud, threads) for cloud in clouds]
 
 
+def plain_calls(model: Path, clouds: np.ndarray, threads: int) -> list[Call]:
+    """This runtime, with every point through every layer."""
+    loaded = load(model, plain=True)
+    return [logits_call(loaded, cloud, threads) for cloud in clouds]
+
+
 def onnx_calls(model: Path, clouds: np.ndarray, threads: int) -> list[Call]:
     """ONNX Runtime with the float twin."""
     steps = float_twin(load(model))
@@ -126,7 +132,11 @@ def onnx_calls(model: Path, clouds: np.ndarray, threads: int) -> list[Call]:
 
 
 # Name -> the function that prepares one call per cloud.
-RUNTIMES: dict[str, Callable[[Path, np.ndarray, int], list[Call]]] = {"packed": packed_calls, "onnxruntime": onnx_calls}
+RUNTIMES: dict[str, Callable[[Path, np.ndarray, int], list[Call]]] = {
+    "packed": packed_calls,
+    "plain": plain_calls,
+    "onnxruntime": onnx_calls,
+}
 
 
 def serve(work: dict[str, Any]) -> None:

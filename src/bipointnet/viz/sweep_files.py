@@ -11,7 +11,11 @@ from bipointnet.extras import require
 from bipointnet.files import write_all
 
 # For each runtime: its name in the legend, and a color of Okabe and Ito (2008).
-LINES = {"packed": ("1-bit", "#0072B2"), "onnxruntime": ("float32, ONNX Runtime", "#D55E00")}
+LINES = {
+    "packed": ("1-bit", "#0072B2"),
+    "plain": ("1-bit, every point", "#56B4E9"),
+    "onnxruntime": ("float32, ONNX Runtime", "#D55E00"),
+}
 Line = list[tuple[int, float]]  # (points, value)
 
 
