@@ -171,17 +171,50 @@ inline __attribute__((always_inline)) void layer_with(const BitslicedLayer& laye
   }
 }
 
-template <class Fires>
-inline __attribute__((always_inline)) void pool_with(const BitslicedLayer& layer, Bits valid, std::uint64_t* fired,
-                                                     const Fires& fires) {
+// The same for two outputs at once: each has a chain of dependent additions, and two of them overlap.
+struct Pair {
+  Bits first, second;
+};
+
+template <int L>
+inline __attribute__((always_inline)) Pair tree_of_pair(const char* table, const std::uint8_t* first,
+                                                        const std::uint8_t* second, Bits (*counter)[2]) {
+  if constexpr (L == 0) {
+    return {tree<0>(table, first, nullptr), tree<0>(table, second, nullptr)};
+  } else {
+    constexpr int half = 1 << (L - 1);
+    const Pair x = tree_of_pair<L - 1>(table, first, second, counter);
+    const Pair y = tree_of_pair<L - 1>(table + half * kEntries * kSliceBytes, first + half, second + half, counter);
+    return {counter[L - 1][0].full_add(x.first, y.first), counter[L - 1][1].full_add(x.second, y.second)};
+  }
+}
+
+// bilinear_pool() of 2^L pairs of inputs. Only the outputs that are left are visited, and no branch depends on a result:
+// it would be mispredicted half the time.
+template <int L>
+inline __attribute__((always_inline)) void pool_with(const char* table, const BitslicedLayer& layer, Bits valid,
+                                                     std::uint64_t* fired) {
   for (int first = 0; first < layer.outputs; first += 64) {
     std::uint64_t& word = fired[first / 64];
     word |= layer.always[first / 64];
-    // Only the remaining outputs are visited, and no branch depends on a result: it would be mispredicted half the
-    // time.
-    for (std::uint64_t left = layer.varies[first / 64] & ~word; left != 0; left &= left - 1) {
-      const int place = __builtin_ctzll(left);
-      word |= static_cast<std::uint64_t>((fires(first + place) & valid).any()) << place;
+    for (std::uint64_t left = layer.varies[first / 64] & ~word; left != 0;) {
+      int places[2];
+      std::uint32_t starts[2];
+      const std::uint8_t* offsets[2];
+      for (int i = 0; i < 2; ++i) {
+        places[i] = left != 0 ? __builtin_ctzll(left) : places[0];  // the last one alone: twice
+        left &= left - 1;
+        starts[i] = layer.start[first + places[i]];
+        offsets[i] = layer.offsets[starts[i] & 1] + (static_cast<long>(first + places[i]) << L);
+      }
+      Bits counter[L][2];
+      for (int level = 0; level < L; ++level) {
+        for (int i = 0; i < 2; ++i) counter[level][i] = broadcast_bit(starts[i] >> (level + 1));
+      }
+      const Pair carry = tree_of_pair<L>(table, offsets[0], offsets[1], counter);
+      const Bits tops[2] = {broadcast_bit(starts[0] >> (L + 1)) ^ carry.first,
+                            broadcast_bit(starts[1] >> (L + 1)) ^ carry.second};
+      for (int i = 0; i < 2; ++i) word |= static_cast<std::uint64_t>((tops[i] & valid).any()) << places[i];
     }
   }
 }
@@ -306,12 +339,12 @@ void bilinear_pool(const std::uint64_t* slices, const BitslicedLayer& layer, con
   if (layer.pairs == 64) {
     if (pooled_in_parts<Bits, 6, 2>(slices, layer, mask, scratch, fired)) return;
     const char* table = whole_table(slices, layer, scratch);
-    return pool_with(layer, valid, fired, [&](int m) { return fires_of<6>(table, layer, m); });
+    return pool_with<6>(table, layer, valid, fired);
   }
   if (layer.pairs == 32) {
     if (pooled_in_parts<Bits, 5, 2>(slices, layer, mask, scratch, fired)) return;
     const char* table = whole_table(slices, layer, scratch);
-    return pool_with(layer, valid, fired, [&](int m) { return fires_of<5>(table, layer, m); });
+    return pool_with<5>(table, layer, valid, fired);
   }
   const auto left = [&](int word) {
     fired[word] |= layer.always[word];
