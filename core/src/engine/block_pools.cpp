@@ -263,8 +263,7 @@ std::vector<std::uint64_t> BlockRunner::pool_clouds(std::size_t position, std::s
   buffers_.fired.resize(std::max(buffers_.fired.size(), words * 64));
   buffers_.codes_of_groups.resize(std::max(buffers_.codes_of_groups.size(), outputs * stride));
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    const std::vector<std::uint32_t> codes = threshold_codes(max_thresholds(operation, counts[i]), operation.inputs,
-                                                             prepared.bitsliced[0].levels());
+    const std::uint32_t* codes = state_.groups[index]->codes.data() + counts[i] * outputs;
     for (std::size_t f = i * fields; f < (i + 1) * fields; ++f) {
       for (std::size_t m = 0; m < outputs; ++m) buffers_.codes_of_groups[m * stride + f] = codes[m];
     }

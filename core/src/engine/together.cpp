@@ -95,6 +95,7 @@ void run_together(const Network& network, const Plan& plan, const Kernels& kerne
       rows.insert_lanes(slices, width, i * span, span, nullptr);
       counts.push_back(rows.size());
     }
+    state->groups[index] = workspace.group_thresholds(index, span);
     pooled.push_back(runner.pool_clouds(position, span, counts));
   }
 

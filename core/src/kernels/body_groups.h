@@ -7,12 +7,14 @@ inline std::uint64_t every_output(int outputs, int word) {
 
 // The lanes of the groups of a block, for a number of lanes per group that is known at run time. So the loops over
 // outputs are compiled once, not once per number. 8, 16, 32 and 64 lanes have functions of the instruction set. Of any
-// other number as many groups as fit are in each word, and group g is in word g % kWords.
+// other number as many groups as fit are in each word, and group g is in word g % kWords. kFixed: the number, if it is known
+// when compiling, else 0.
+template <int kFixed>
 class Fields {
  public:
-  explicit Fields(int field) : field_(field), per_word_(64 / field) {
+  explicit Fields(int field) : field_(kFixed > 0 ? kFixed : field), per_word_(64 / field_) {
     for (int i = 0; i < per_word_ * kWords; ++i) {
-      masks_[i] = (~std::uint64_t{0} >> (64 - field)) << (i / kWords * field);
+      masks_[i] = (~std::uint64_t{0} >> (64 - field_)) << (i / kWords * field_);
     }
   }
 
@@ -20,7 +22,7 @@ class Fields {
 
   // All ones in the lanes of group g if bit `bit` of codes[g] is set, else zeros.
   Bits spread(const std::uint32_t* codes, int bit) const {
-    switch (field_) {
+    switch (kFixed > 0 ? kFixed : field_) {
       case 8: return spread_to<8>(codes, bit);
       case 16: return spread_to<16>(codes, bit);
       case 32: return spread_to<32>(codes, bit);
@@ -32,7 +34,7 @@ class Fields {
 
   // Bit g: whether some lane of group g is 1.
   std::uint64_t any(Bits lanes) const {
-    switch (field_) {
+    switch (kFixed > 0 ? kFixed : field_) {
       case 8: return any_in_groups<8>(lanes);
       case 16: return any_in_groups<16>(lanes);
       case 32: return any_in_groups<32>(lanes);
@@ -46,7 +48,7 @@ class Fields {
 
   // All ones in the lanes of each group without a 1.
   Bits none(Bits lanes) const {
-    switch (field_) {
+    switch (kFixed > 0 ? kFixed : field_) {
       case 8: return none_in_groups<8>(lanes);
       case 16: return none_in_groups<16>(lanes);
       case 32: return none_in_groups<32>(lanes);
@@ -75,6 +77,7 @@ class Fields {
 //
 // So the counter of the carries starts at 2^(levels - 1) - ceil(T / 2), which differs between lanes, and at the end the
 // lowest bit is added where T is odd. engine/pooled.cpp writes this initial value and the flags of T into a code.
+template <int kFixed>
 class ThresholdPerGroup {
  public:
   ThresholdPerGroup(const BitslicedLayer& layer, int field, const std::uint32_t* codes)
@@ -98,14 +101,15 @@ class ThresholdPerGroup {
   const std::uint32_t* own(int m) const { return codes_ + static_cast<long>(m) * fields_.groups(); }
 
   const BitslicedLayer& layer_;
-  Fields fields_;
+  Fields<kFixed> fields_;
   const std::uint32_t* codes_;
 };
 
 // With 2^L pairs of inputs the whole counter is in registers, as in fires_of().
-template <int L>
-inline void pool_groups_of(const std::uint64_t* slices, const BitslicedLayer& layer, const ThresholdPerGroup& groups,
-                           std::uint64_t* scratch, std::uint64_t* fired) {
+template <int L, int kFixed>
+inline void pool_groups_of(const std::uint64_t* slices, const BitslicedLayer& layer, int field,
+                           const std::uint32_t* codes, std::uint64_t* scratch, std::uint64_t* fired) {
+  const ThresholdPerGroup<kFixed> groups(layer, field, codes);
   Bits parity = Bits::zero();
   carries(slices, layer.inputs, layer.pairs, parity, scratch);
   const char* table = reinterpret_cast<const char*>(scratch);
@@ -122,9 +126,11 @@ inline void pool_groups_of(const std::uint64_t* slices, const BitslicedLayer& la
 
 void bilinear_pool_groups(const std::uint64_t* slices, const BitslicedLayer& layer, int field,
                           const std::uint32_t* codes, std::uint64_t* scratch, std::uint64_t* fired) {
-  const ThresholdPerGroup groups(layer, field, codes);
-  if (layer.pairs == 64) return pool_groups_of<6>(slices, layer, groups, scratch, fired);
-  if (layer.pairs == 32) return pool_groups_of<5>(slices, layer, groups, scratch, fired);
+  // Clouds that share a block have fields of 64 lanes.
+  if (layer.pairs == 64 && field == 64) return pool_groups_of<6, 64>(slices, layer, field, codes, scratch, fired);
+  if (layer.pairs == 64) return pool_groups_of<6, 0>(slices, layer, field, codes, scratch, fired);
+  if (layer.pairs == 32) return pool_groups_of<5, 0>(slices, layer, field, codes, scratch, fired);
+  const ThresholdPerGroup<0> groups(layer, field, codes);
   each_batch(
       layer.outputs, [&](int word) { return every_output(layer.outputs, word); },
       [&](const std::uint16_t* which, int number) {
@@ -150,7 +156,7 @@ void bilinear_pool_groups(const std::uint64_t* slices, const BitslicedLayer& lay
 
 void bilinear_pool_alike(const std::uint64_t* slices, const BitslicedLayer& layer, int field, std::uint64_t* scratch,
                          std::uint64_t* out, std::uint64_t* fired) {
-  const Fields fields(field);
+  const Fields<0> fields(field);
   bilinear(slices, layer, scratch, out);
   for (int m = 0; m < layer.outputs; ++m) fired[m] = fields.any(Bits::load(out + m * kWords));
 }
@@ -171,7 +177,7 @@ inline std::uint64_t transpose_bits(std::uint64_t x) {
 // bit, only such lanes remain candidates. some[i] has bit i of the counts of all groups; it is transposed at the end.
 void bilinear_max_counts(const std::uint64_t* slices, const BitslicedLayer& layer, int field, std::uint64_t* scratch,
                          int* counts, int stride) {
-  const Fields fields(field);
+  const Fields<0> fields(field);
   const int groups = fields.groups();
   each_batch(
       layer.outputs, [&](int word) { return layer.varies[word]; },
