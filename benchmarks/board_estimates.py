@@ -35,6 +35,7 @@ BLOCK = 128  # codes per register
 OUTPUTS_PER_LOOP = 2
 CLOUDS = 64
 ITERATIONS = 50  # of the loop, which llvm-mca simulates
+TRAINING = ("dataset", "model", "method", "pool", "points", "epochs")
 BOARDS = {"cortex-a53": 1.2e9, "cortex-a72": 1.5e9}  # hertz, as in the paper's Raspberry Pi 3B and 4B
 
 
@@ -117,7 +118,7 @@ def main() -> None:
         "boards": boards,
         "compiler": gcc.splitlines()[0],
         "llvm": re.findall(r"LLVM version \S+", llvm)[0],
-        "training": model.manifest.get("training"),
+        "training": {key: model.manifest["training"][key] for key in TRAINING},
     }
     write_beside(RESULT, (json.dumps(report, indent=2) + "\n").encode())
     print(json.dumps(report, indent=2))

@@ -29,7 +29,7 @@ reveal_type(bipointnet.report_of(bipointnet.binarize(bipointnet.PointNet(num_cla
 bipointnet.no_such_name
 """
 REVEALED = [
-    "(path: str | Path, isa: str | None = None) -> Model",
+    "(path: str | Path, isa: str | None = None, *, plain: bool = False) -> Model",
     "Model",
     "Prediction",
     "ndarray",

@@ -132,8 +132,8 @@ class Model:
             return Prediction(best, self.classes[best], weights)
         labels = logits.argmax(axis=1)  # (B,)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))  # (B, classes)
-        # Each row is summed by itself, so that a cloud's probabilities do not depend on its batch.
-        weights /= np.array([np.add.reduce(row) for row in weights])[:, None]
+        # Along contiguous rows numpy adds as for one cloud, so a cloud's probabilities do not depend on its batch.
+        weights /= np.add.reduce(weights, axis=1, keepdims=True)
         return Prediction(labels, [self.classes[label] for label in labels], weights)
 
     def segment(

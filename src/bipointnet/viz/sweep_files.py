@@ -84,7 +84,9 @@ def accuracy_line(sweep: Mapping[str, Any]) -> dict[str, Line]:
 def _draw(axes: Any, lines: Mapping[str, Line], label: str) -> None:
     for name, line in lines.items():
         title, color = LINES[name]
-        axes.plot(*zip(*line, strict=True), color=color, marker="o", markersize=4, linewidth=1.6, label=title)
+        above = 3 if name == "packed" else 2
+        points, values = zip(*line, strict=True)
+        axes.plot(points, values, color=color, marker="o", markersize=4, linewidth=1.6, label=title, zorder=above)
     axes.set_xscale("log")
     if label.startswith("time"):
         axes.set_yscale("log")
