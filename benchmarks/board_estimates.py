@@ -92,7 +92,7 @@ def visits(model: Model, tensors: Mapping[str, np.ndarray], cloud: np.ndarray) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("model", type=Path)
     parser.add_argument("--points", type=int, default=1024)
     options = parser.parse_args()

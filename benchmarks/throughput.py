@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,11 @@ CLOUDS = 256
 CALLS = 8  # of a runtime with one cloud per call, per round
 
 
+def several(call: bench.Call) -> None:
+    for _ in range(CALLS):
+        call()
+
+
 def measure(path: Path, points: int, rounds: int) -> dict[str, float]:
     """Clouds per second by runtime."""
     model = load(path)
@@ -33,12 +39,12 @@ def measure(path: Path, points: int, rounds: int) -> dict[str, float]:
     cores = os.cpu_count() or 1
     steps = float_twin(model)
     assert steps is not None, "expected a PointNet"
-    calls = {
+    calls: dict[str, tuple[bench.Call, int]] = {
         "packed, 1 thread": (lambda: model.predict(batch), CLOUDS),
         f"packed, {cores} threads": (lambda: model.predict(batch, threads=cores), CLOUDS),
     }
     for name, call in bench.installed_peers(steps, bench.as_input(model, batch[0]), 1).items():
-        calls[f"{name}, 1 thread"] = (lambda call=call: [call() for _ in range(CALLS)], CALLS)
+        calls[f"{name}, 1 thread"] = (partial(several, call), CALLS)
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(rounds):
         for name, (call, clouds) in calls.items():
@@ -49,7 +55,7 @@ def measure(path: Path, points: int, rounds: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("model", type=Path)
     parser.add_argument("--points", default="128,1024")
     parser.add_argument("--rounds", type=int, default=40)

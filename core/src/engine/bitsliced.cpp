@@ -36,6 +36,7 @@
 #include <algorithm>
 
 #include "format/bits.h"
+#include "format/network.h"
 
 namespace bipointnet {
 
@@ -54,32 +55,54 @@ std::vector<std::uint64_t> packed(const std::vector<std::uint8_t>& flags) {
   return words;
 }
 
+// Bit k: the parity of bits 0 to k.
+std::uint64_t parities(std::uint64_t bits) {
+  for (int step = 1; step < 64; step *= 2) bits ^= bits << step;
+  return bits;
+}
+
+// For four pairs of bits (a, b), a first: four bytes 8 (2 a + b).
+struct Pairs {
+  std::uint32_t entries[256];
+  constexpr Pairs() : entries{} {
+    for (std::uint32_t bits = 0; bits < 256; ++bits) {
+      for (int j = 0; j < 4; ++j) {
+        const std::uint32_t a = bits >> 2 * j & 1, b = bits >> (2 * j + 1) & 1;
+        entries[bits] |= 8 * (2 * a + b) << 8 * j;
+      }
+    }
+  }
+};
+constexpr Pairs kPairs{};
+
 }  // namespace
 
 BitslicedWeights::BitslicedWeights(const std::vector<std::uint64_t>& bits, int inputs, int outputs)
     : inputs_(inputs), outputs_(outputs), pairs_((inputs + 1) / 2), levels_(1) {
   while ((1 << levels_) < inputs) ++levels_;
-  const std::size_t pairs = static_cast<std::size_t>(pairs_), width = words_for(static_cast<std::size_t>(inputs));
-  const std::size_t part = static_cast<std::size_t>(kPart);
-  odd_.resize(words_for(static_cast<std::size_t>(outputs)));
-  for (unsigned odd = 0; odd < 2; ++odd) {
-    std::vector<std::uint8_t>& offsets = offsets_[odd];
-    offsets.resize(static_cast<std::size_t>(outputs) * pairs);
-    for (std::size_t m = 0; m < static_cast<std::size_t>(outputs); ++m) {
-      const auto complement = [&](std::size_t k) {
-        return k < static_cast<std::size_t>(inputs) ? unsigned(~bits[m * width + k / 64] >> k % 64 & 1) : 0u;
-      };
-      unsigned parity = odd;
-      for (std::size_t j = 0; j < pairs; ++j) {
-        const unsigned a = complement(2 * j), b = complement(2 * j + 1);
+  const std::size_t pairs = size(pairs_), rows = size(outputs), width = words_for(size(inputs)), part = size(kPart);
+  odd_.resize(words_for(rows));
+  offsets_[0].resize(rows * pairs);
+  for (std::size_t m = 0; m < rows; ++m) {
+    std::uint64_t parity = 0;  // of the complements so far
+    for (std::size_t word = 0; word < width; ++word) {
+      const std::size_t left = size(inputs) - word * 64;
+      const std::uint64_t pads = left < 64 ? ~std::uint64_t{0} << left : 0;
+      const std::uint64_t complements = ~(bits[m * width + word] | pads);
+      const std::uint64_t before = parities(complements) << 1 ^ (0 - parity);
+      for (std::size_t j = word * 32; j < std::min(pairs, word * 32 + 32); j += 4) {
         const std::size_t first = j / part * part, width_of_part = std::min(part, pairs - first);
-        offsets[first * static_cast<std::size_t>(outputs) + m * width_of_part + j - first] =
-            static_cast<std::uint8_t>(8 * (4 * parity + 2 * a + b));
-        parity ^= a ^ b;
+        const auto byte = [&](std::uint64_t of) { return of >> (2 * j % 64) & 0xff; };
+        const std::uint32_t four = kPairs.entries[byte(complements)] | kPairs.entries[byte(before) & 0x55] << 1;
+        std::uint8_t* to = &offsets_[0][first * rows + m * width_of_part + j - first];
+        for (std::size_t i = 0; i < std::min<std::size_t>(4, pairs - j); ++i) to[i] = static_cast<std::uint8_t>(four >> 8 * i);
       }
-      if (odd == 0 && parity == 1) odd_[m / 64] |= std::uint64_t{1} << m % 64;
+      parity ^= parities(complements) >> 63;
     }
+    odd_[m / 64] |= parity << m % 64;
   }
+  offsets_[1] = offsets_[0];
+  for (std::uint8_t& offset : offsets_[1]) offset ^= 8 * 4;  // the parity
 }
 
 Thresholds BitslicedWeights::thresholds(const std::vector<int>& threshold) const {

@@ -8,13 +8,19 @@
 namespace bipointnet {
 namespace {
 
-// The given columns of a matrix of bits.
+// The given columns of a matrix of bits, up to 64 successive ones at a time.
 std::vector<std::uint64_t> columns_of(const Operation& layer, const std::vector<std::size_t>& columns) {
   const std::size_t from = words_for(size(layer.inputs)), to = words_for(columns.size());
   std::vector<std::uint64_t> chosen(size(layer.outputs) * to);
-  for (std::size_t m = 0; m < size(layer.outputs); ++m) {
-    for (std::size_t k = 0; k < columns.size(); ++k) {
-      chosen[m * to + k / 64] |= std::uint64_t{get_bit(&layer.bits[m * from], columns[k])} << k % 64;
+  for (std::size_t first = 0, count = 0; first < columns.size(); first += count) {
+    const std::size_t most = std::min(64 - first % 64, 64 - columns[first] % 64);  // within one word of each
+    for (count = 1; count < most && first + count < columns.size(); ++count) {
+      if (columns[first + count] != columns[first] + count) break;
+    }
+    const std::uint64_t mask = ~std::uint64_t{0} >> (64 - count);
+    for (std::size_t m = 0; m < size(layer.outputs); ++m) {
+      const std::uint64_t bits = layer.bits[m * from + columns[first] / 64] >> columns[first] % 64;
+      chosen[m * to + first / 64] |= (bits & mask) << first % 64;
     }
   }
   return chosen;
