@@ -156,7 +156,17 @@ class Templates {
     return head(b, b.concat({b.sign(b.pool(x, Pool::mean, Over::points, false)), pooled(b, near)}));
   }
 
-  static constexpr int kCount = 10;
+  // Two pools in one pass, of bits with few and with many distinct rows.
+  Network two_pools() {
+    Builder b = start(Task::classify);
+    const int points = b.points();
+    const int few = b.sign(b.dense(points, source_.between(1, 4), Activation::none));
+    const int many = first_bits(b, points);
+    const int first = b.bilinear_pool(few, width(), Pool::max, Over::distinct, source_.one_in(2), false);
+    return head(b, b.concat({first, pooled(b, many)}));
+  }
+
+  static constexpr int kCount = 11;
 
   Network by_number(int number) {
     switch (number % kCount) {
@@ -169,6 +179,7 @@ class Templates {
       case 6: return dgcnn();
       case 7: return pointconv();
       case 8: return pointcnn();
+      case 9: return two_pools();
       default: return residual();
     }
   }

@@ -42,8 +42,8 @@ namespace bipointnet {
 
 namespace {
 
-// Bytes of 0 or 1, a multiple of 64, as bits. Eight bytes times the constant have their sum of bits in the highest byte, the first byte in
-// its lowest bit: no two products meet.
+// Bytes of 0 or 1, a multiple of 64 of them, as bits. The product of eight bytes and the constant has byte j at bit j of
+// its highest byte: no two products overlap.
 std::vector<std::uint64_t> packed(const std::vector<std::uint8_t>& flags) {
   std::vector<std::uint64_t> words(flags.size() / 64);
   for (std::size_t i = 0; i < flags.size(); i += 8) {
@@ -61,7 +61,7 @@ std::uint64_t parities(std::uint64_t bits) {
   return bits;
 }
 
-// For four pairs of bits (a, b), a first: four bytes 8 (2 a + b).
+// An entry for four pairs of bits, of which the lower one is a and the upper one b: byte j is 8 (2 a + b) of pair j.
 struct Pairs {
   std::uint32_t entries[256];
   constexpr Pairs() : entries{} {
@@ -95,7 +95,8 @@ BitslicedWeights::BitslicedWeights(const std::vector<std::uint64_t>& bits, int i
         const auto byte = [&](std::uint64_t of) { return of >> (2 * j % 64) & 0xff; };
         const std::uint32_t four = kPairs.entries[byte(complements)] | kPairs.entries[byte(before) & 0x55] << 1;
         std::uint8_t* to = &offsets_[0][first * rows + m * width_of_part + j - first];
-        for (std::size_t i = 0; i < std::min<std::size_t>(4, pairs - j); ++i) to[i] = static_cast<std::uint8_t>(four >> 8 * i);
+        const std::size_t count = std::min<std::size_t>(4, pairs - j);
+        for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<std::uint8_t>(four >> 8 * i);
       }
       parity ^= parities(complements) >> 63;
     }

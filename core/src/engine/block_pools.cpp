@@ -11,7 +11,7 @@ namespace bipointnet {
 namespace {
 
 constexpr float kLeast = -std::numeric_limits<float>::infinity();
-constexpr float kLargestScale = 1e30f;  // times any number of agreements it is finite
+constexpr float kLargestScale = 1e30f;  // a scale up to this, times any z, is finite
 
 // Puts `count` bits into a row of words, whose bits there are zero.
 void put_bits(std::uint64_t* words, std::size_t at, std::size_t count, std::uint64_t bits) {
@@ -51,7 +51,8 @@ void BlockRunner::max_floats_of_set(const Operation& operation, int counted, Poo
     const Operation& layer = network_.operations[size(counted)];
     const PreparedOperation& prepared = plan_.operations[size(counted)];
     const float* scales = layer.in.size() > 1 ? floats(layer.in[1]) : nullptr;
-    if (scales == nullptr || std::all_of(scales, scales + valid_, [](float scale) { return std::abs(scale) <= kLargestScale; })) {
+    const auto small = [](float scale) { return std::abs(scale) <= kLargestScale; };
+    if (scales == nullptr || std::all_of(scales, scales + valid_, small)) {
       return kernels_.bilinear_float_max(bits(layer.in[0]), prepared.bitsliced[0].layer(prepared.thresholds[0]),
                                          prepared.vector.a.data(), prepared.vector.b.data(), scales,
                                          activation_code(layer.activation), points, buffers_.kernel_scratch.data(),
@@ -65,13 +66,14 @@ void BlockRunner::max_floats_of_set(const Operation& operation, int counted, Poo
 void BlockRunner::pool_codes(std::size_t position, const CodeSet& rows, std::size_t first) {
   const std::size_t index = size(pass_.operations[position]);
   const Operation& operation = network_.operations[index];
-  valid_ = std::min(lanes_, rows.size() - first);
-  if (few(valid_)) {
+  const std::size_t count = std::min(lanes_, rows.size() - first);
+  if (few(count)) {
     const PreparedOperation& prepared = plan_.operations[index];
-    return kernels_.bilinear_pool_rows(rows.code(first), static_cast<int>(valid_),
+    return kernels_.bilinear_pool_rows(rows.code(first), static_cast<int>(count),
                                        prepared.bitsliced[0].layer(*state_.pools[index]), prepared.tiles.data(),
                                        pooled_[position].fired.data());
   }
+  valid_ = count;
   buffers_.rows.resize(std::max(buffers_.rows.size(), size(operation.inputs) * width_));
   rows.load(first, width_, buffers_.rows.data());
   buffers_.bit_values[size(operation.in[0])] = buffers_.rows.data();

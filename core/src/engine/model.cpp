@@ -112,7 +112,7 @@ std::size_t Model::used_points(std::size_t points) const {
   return network_.max_points > 0 ? std::min<std::size_t>(points, network_.max_points) : points;
 }
 
-// How many clouds of a batch run together, so that each thread has some.
+// How many clouds of a batch run in one block: as many as fit, but not so many that a thread has nothing to do.
 std::size_t Model::clouds_per_block(std::size_t clouds, std::size_t points, unsigned threads) const {
   const std::size_t most = runs_together_ ? size(kernels_.lanes) / span_of(used_points(points)) : 1;
   return std::max<std::size_t>(1, std::min(most, (clouds + threads - 1) / threads));

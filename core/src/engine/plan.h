@@ -112,7 +112,7 @@ bool reduces(Op op);
 // Whether a pass loads a value element by element, not in blocks.
 bool loads_elements(const Network& network, const Plan& plan, const Pass& pass, int value);
 
-// trace: every value is stored. plain: every point runs through every layer, to compare with.
+// trace: every value is stored. plain: every point runs through every layer, for tests and measurements.
 enum class PlanFor { prediction, plain, trace };
 Plan make_plan(const Network& network, int lanes, PlanFor purpose);
 

@@ -52,6 +52,7 @@ bool runs_together(const Network& network, const Plan& plan) {
   for (std::size_t position = 0; position < pass.operations.size(); ++position) {
     const Operation& operation = network.operations[size(pass.operations[position])];
     if (position >= pools && !is_maximum_of_bits(operation)) return false;
+    if (plan.operations[size(pass.operations[position])].cloud.inputs > 0) return false;
     for (const int value : operation.in) {
       if (network.values[size(value)].domain != kPointDomain) return false;  // it would differ between the clouds
     }

@@ -45,7 +45,7 @@ std::shared_ptr<const GroupThresholds> Workspace::group_thresholds(std::size_t o
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto& known = known_[operation].groups;
-    if (known != nullptr && known->most == most) return known;
+    if (known != nullptr && known->most >= most) return known;
   }
   const Operation& pool = network_.operations[operation];
   const int levels = plan_.operations[operation].bitsliced[0].levels();

@@ -46,7 +46,7 @@ class Workspace {
   // The same without looking for a known one: numbers of distinct codes hardly repeat.
   std::shared_ptr<const Thresholds> new_thresholds(std::size_t operation, std::size_t n) const;
 
-  // The same for every n up to `most`.
+  // The same for every n up to `most`, or to more.
   std::shared_ptr<const GroupThresholds> group_thresholds(std::size_t operation, std::size_t most);
 
   std::unique_ptr<BlockBuffers> acquire_buffers();

@@ -10,6 +10,7 @@ constexpr int kLanes = 512;
 
 struct Bits {
   static constexpr int kMostParts = 4;
+  static constexpr bool kSplitsTrees = false;
   __m512i v;
   static Bits load(const std::uint64_t* p) { return {_mm512_load_si512(p)}; }
   static Bits zero() { return {_mm512_setzero_si512()}; }
@@ -208,7 +209,8 @@ __attribute__((target("avx512vpopcntdq"))) void pool_rows(const std::uint64_t* r
       __m512i differ = _mm512_setzero_si512();
       for (int w = 0; w < width; ++w) {
         const __m512i bits = _mm512_set1_epi64(static_cast<long long>(row[w]));
-        differ = _mm512_add_epi64(differ, _mm512_popcnt_epi64(_mm512_xor_si512(bits, _mm512_loadu_si512(tiles + w * kTile))));
+        const __m512i weights = _mm512_loadu_si512(tiles + w * kTile);
+        differ = _mm512_add_epi64(differ, _mm512_popcnt_epi64(_mm512_xor_si512(bits, weights)));
       }
       fewest = _mm512_min_epu64(fewest, differ);
     }
@@ -229,8 +231,8 @@ inline __m512i chosen(__m512i keep, __m512i a, __m512i b) { return _mm512_ternar
 
 // Swaps the off-diagonal quarters of squares of 2 kBits x 2 kBits bits, whose rows are in registers kStep apart.
 template <int kBits, int kStep>
-inline __attribute__((always_inline)) void swap_registers(__m512i* rows, std::uint64_t low) {
-  const __m512i keep = _mm512_set1_epi64(static_cast<long long>(low)), other = _mm512_set1_epi64(static_cast<long long>(~low));
+inline __attribute__((always_inline)) void swap_registers(__m512i* rows, long long low) {
+  const __m512i keep = _mm512_set1_epi64(low), other = _mm512_set1_epi64(~low);
   for (int i = 0; i < 8; ++i) {
     if (i / kStep % 2 != 0) continue;
     const __m512i a = rows[i], b = rows[i + kStep];
@@ -241,11 +243,11 @@ inline __attribute__((always_inline)) void swap_registers(__m512i* rows, std::ui
 
 // The same for rows within a register: the partner of a row is kBits rows away.
 template <int kBits>
-inline __attribute__((always_inline)) void swap_in_registers(__m512i* rows, std::uint64_t low) {
+inline __attribute__((always_inline)) void swap_in_registers(__m512i* rows, long long low) {
   const __m512i row = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), bit = _mm512_set1_epi64(kBits);
   const __mmask8 upper = _mm512_test_epi64_mask(row, bit);
   const __m512i partner = _mm512_xor_si512(row, bit);
-  const __m512i keep = _mm512_mask_set1_epi64(_mm512_set1_epi64(static_cast<long long>(low)), upper, static_cast<long long>(~low));
+  const __m512i keep = _mm512_mask_set1_epi64(_mm512_set1_epi64(low), upper, ~low);
   const __m512i turn = _mm512_mask_set1_epi64(bit, upper, 64 - kBits);
   for (int i = 0; i < 8; ++i) {
     rows[i] = chosen(keep, rows[i], _mm512_rolv_epi64(_mm512_permutexvar_epi64(partner, rows[i]), turn));

@@ -3,7 +3,9 @@
 //
 //   Bits             a register of kLanes bits: load, store, zero, &, ^, complement, full_add (a full adder), any;
 //                    kMostParts: how many equal parts load_parts can load from different addresses (1: there is no such
-//                    function); store_part stores the first of these parts; any_in_parts has one bit per part
+//                    function); store_part stores the first of these parts; any_in_parts has one bit per part.
+//                    kSplitsTrees: whether loads of one half of a long sum stay behind the other half. Else GCC for ARM
+//                    loads more than the registers hold
 //   Floats           a register of floats: kWidth (floats per register); kPointRegs and kRows (a tile of a matrix
 //                    product is kPointRegs registers of points times kRows outputs); load and store (aligned),
 //                    load_any and store_any, from_bytes,

@@ -47,7 +47,7 @@ void bilinear_float(const std::uint64_t* slices, const BitslicedLayer& layer, co
       });
 }
 
-// The largest scale z of the first `points` points, where z = direction (2 agreements - inputs).
+// The largest product of scale and z of the first `points` points, where z = direction (2 agreements - inputs).
 template <bool kHigh, bool kScaled>
 inline float largest_product(const std::uint8_t* low, const std::uint8_t* high, int inputs, float direction,
                              const float* scales, int points) {

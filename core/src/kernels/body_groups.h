@@ -126,7 +126,7 @@ inline void pool_groups_of(const std::uint64_t* slices, const BitslicedLayer& la
 
 void bilinear_pool_groups(const std::uint64_t* slices, const BitslicedLayer& layer, int field,
                           const std::uint32_t* codes, std::uint64_t* scratch, std::uint64_t* fired) {
-  // Clouds that share a block have fields of 64 lanes.
+  // Clouds of more than 32 points that share a block have fields of 64 lanes, so this case has its own code.
   if (layer.pairs == 64 && field == 64) return pool_groups_of<6, 64>(slices, layer, field, codes, scratch, fired);
   if (layer.pairs == 64) return pool_groups_of<6, 0>(slices, layer, field, codes, scratch, fired);
   if (layer.pairs == 32) return pool_groups_of<5, 0>(slices, layer, field, codes, scratch, fired);

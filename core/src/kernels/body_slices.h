@@ -171,7 +171,7 @@ inline __attribute__((always_inline)) void layer_with(const BitslicedLayer& laye
   }
 }
 
-// The same for two outputs at once: each has a chain of dependent additions, and two of them overlap.
+// tree() for two outputs at once: each has a chain of dependent additions, and two of them overlap.
 struct Pair {
   Bits first, second;
 };
@@ -184,6 +184,7 @@ inline __attribute__((always_inline)) Pair tree_of_pair(const char* table, const
   } else {
     constexpr int half = 1 << (L - 1);
     const Pair x = tree_of_pair<L - 1>(table, first, second, counter);
+    if constexpr (L == 5 && Bits::kSplitsTrees) asm volatile("" ::: "memory");
     const Pair y = tree_of_pair<L - 1>(table + half * kEntries * kSliceBytes, first + half, second + half, counter);
     return {counter[L - 1][0].full_add(x.first, y.first), counter[L - 1][1].full_add(x.second, y.second)};
   }

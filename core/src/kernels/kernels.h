@@ -100,7 +100,7 @@ struct Kernels {
   void (*bilinear_float_max)(const std::uint64_t* slices, const BitslicedLayer& layer, const float* a, const float* b,
                              const float* scales, int act, int points, std::uint64_t* scratch, float* largest);
 
-  // The same layer without its line: rows of bytes with agreements = low + 256 high. `high` is written if the counter
+  // The layer of bilinear_float() without its line: rows of bytes with agreements = low + 256 high. `high` is written if the counter
   // has more than 7 bits.
   void (*bilinear_counts)(const std::uint64_t* slices, const BitslicedLayer& layer, std::uint64_t* scratch,
                           std::uint8_t* low, std::uint8_t* high);
