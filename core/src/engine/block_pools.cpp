@@ -52,7 +52,8 @@ void BlockRunner::max_floats_of_set(const Operation& operation, int counted, Poo
     const PreparedOperation& prepared = plan_.operations[size(counted)];
     const float* scales = layer.in.size() > 1 ? floats(layer.in[1]) : nullptr;
     const auto small = [](float scale) { return std::abs(scale) <= kLargestScale; };
-    if (scales == nullptr || std::all_of(scales, scales + valid_, small)) {
+    const bool pays = lanes_ > 64;  // compilers vectorize the two steps of the portable kernels, but not both in one
+    if (pays && (scales == nullptr || std::all_of(scales, scales + valid_, small))) {
       return kernels_.bilinear_float_max(bits(layer.in[0]), prepared.bitsliced[0].layer(prepared.thresholds[0]),
                                          prepared.vector.a.data(), prepared.vector.b.data(), scales,
                                          activation_code(layer.activation), points, buffers_.kernel_scratch.data(),

@@ -58,15 +58,19 @@ inline float largest_product(const std::uint8_t* low, const std::uint8_t* high, 
     const Floats z = less.fma(count, two);
     return kScaled ? Floats::load(scales + i).mul(z) : z;
   };
+  Floats best[2];  // two independent chains
+  for (Floats& each : best) each = Floats::broadcast(-__builtin_huge_valf());
+  int i = 0;
+  for (; i + 2 * Floats::kWidth <= points; i += 2 * Floats::kWidth) {
+    for (int c = 0; c < 2; ++c) best[c] = Floats::max(product(i + c * Floats::kWidth), best[c]);
+  }
+  for (; i + Floats::kWidth <= points; i += Floats::kWidth) best[0] = Floats::max(product(i), best[0]);
   alignas(64) float last[Floats::kWidth];
-  const int rest = points % Floats::kWidth;
-  Floats best = Floats::broadcast(-__builtin_huge_valf());
-  for (int i = 0; i < points - rest; i += Floats::kWidth) best = Floats::max(product(i), best);
-  best.store(last);
+  Floats::max(best[0], best[1]).store(last);
   float largest = last[0];
   for (int j = 1; j < Floats::kWidth; ++j) largest = largest < last[j] ? last[j] : largest;
-  if (rest > 0) product(points - rest).store(last);
-  for (int j = 0; j < rest; ++j) largest = largest < last[j] ? last[j] : largest;
+  if (i < points) product(i).store(last);
+  for (int j = 0; i + j < points; ++j) largest = largest < last[j] ? last[j] : largest;
   return largest;
 }
 
