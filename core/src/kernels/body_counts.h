@@ -1,17 +1,24 @@
 // Part of body.h: layers whose numbers of agreements become floats.
 
-// One row of act(a (scale z) + b). z = 2 agreements - inputs with agreements = low + 256 high is exact in float32, also
-// by a fused multiply-add.
+// scale z at the points from i on, where z = two agreements + less with agreements = low + 256 high, which is exact in
+// float32, also by a fused multiply-add.
+template <bool kHigh, bool kScaled>
+inline __attribute__((always_inline)) Floats scaled_counts(const std::uint8_t* low, const std::uint8_t* high, int i,
+                                                           Floats two, Floats less, const float* scales) {
+  Floats count = Floats::from_bytes(low + i);
+  if (kHigh) count = count.add(Floats::from_bytes(high + i).mul(Floats::broadcast(256.0f)));
+  const Floats z = less.fma(count, two);
+  return kScaled ? Floats::load(scales + i).mul(z) : z;
+}
+
+// One row of act(a (scale z) + b), z = 2 agreements - inputs.
 template <bool kHigh, bool kScaled>
 inline void line_row(const std::uint8_t* low, const std::uint8_t* high, int inputs, float a, float b,
                      const float* scales, int act, float* __restrict row) {
   const Floats two = Floats::broadcast(2.0f), less = Floats::broadcast(-static_cast<float>(inputs));
   for (int i = 0; i < kLanes; i += Floats::kWidth) {
-    Floats count = Floats::from_bytes(low + i);
-    if (kHigh) count = count.add(Floats::from_bytes(high + i).mul(Floats::broadcast(256.0f)));
-    Floats z = less.fma(count, two);
-    if (kScaled) z = Floats::load(scales + i).mul(z);
-    activated(Floats::broadcast(a).mul(z).add(Floats::broadcast(b)), act).store(row + i);
+    const Floats x = scaled_counts<kHigh, kScaled>(low, high, i, two, less, scales);
+    activated(Floats::broadcast(a).mul(x).add(Floats::broadcast(b)), act).store(row + i);
   }
 }
 
@@ -51,13 +58,9 @@ void bilinear_float(const std::uint64_t* slices, const BitslicedLayer& layer, co
 template <bool kHigh, bool kScaled>
 inline float largest_product(const std::uint8_t* low, const std::uint8_t* high, int inputs, float direction,
                              const float* scales, int points) {
-  const Floats two = Floats::broadcast(2.0f * direction), less = Floats::broadcast(-direction * static_cast<float>(inputs));
-  const auto product = [&](int i) {
-    Floats count = Floats::from_bytes(low + i);
-    if (kHigh) count = count.add(Floats::from_bytes(high + i).mul(Floats::broadcast(256.0f)));
-    const Floats z = less.fma(count, two);
-    return kScaled ? Floats::load(scales + i).mul(z) : z;
-  };
+  const Floats two = Floats::broadcast(2.0f * direction);
+  const Floats less = Floats::broadcast(-direction * static_cast<float>(inputs));
+  const auto product = [&](int i) { return scaled_counts<kHigh, kScaled>(low, high, i, two, less, scales); };
   Floats best[2];  // two independent chains
   for (Floats& each : best) each = Floats::broadcast(-__builtin_huge_valf());
   int i = 0;
