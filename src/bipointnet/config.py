@@ -37,6 +37,9 @@ PAPER: dict[str, dict[str, Any]] = {
 # What papers call a backbone -> its name here, where the nearest spelling would be another backbone.
 COMMON_NAMES = {"pointnet++": "pointnet2"}
 
+# Points beyond which a prediction does not become better, unless there were more in training.
+ENOUGH_POINTS = 1024
+
 # The backbones that treat every point alike but for their T-Nets, and can label points.
 POINTNETS = ("pointnet", "pointnet-vanilla")
 
@@ -124,6 +127,7 @@ class Config:
     seed: int = _option(0, "Seed of all random numbers.", least=0)
     device: str = _option("auto", "auto, cpu or cuda.")
     compile: bool = _option(False, "Use torch.compile: minutes to start, then faster on a GPU.")
+    capture: bool = _option(True, "On one GPU, record a step once as a CUDA graph and replay it.")
 
     def __post_init__(self) -> None:
         for name, value in PAPER.get(self.task, {}).items():
@@ -181,12 +185,15 @@ class Config:
     def max_points(self) -> int | None:
         """The most points of a cloud that a prediction of the trained network uses; None: all, as each has a label.
 
-        PointNets whose pool counts distinct codes gain from up to four times as many points as in training
-        (docs/theory.md). Neighborhoods, and a shift by the number of points, depend on the density of the training.
+        PointNets whose pool counts distinct codes gain from up to four times as many points as in training, but not
+        from more than about a thousand (docs/theory.md). Neighborhoods, and a shift by the number of points, depend on
+        the density of the training.
         """
         if self.task != "classify":
             return None
-        return self.points * (4 if self.model in POINTNETS and self.pool == "ema-max" else 1)
+        if self.model in POINTNETS and self.pool == "ema-max":
+            return max(self.points, min(4 * self.points, ENOUGH_POINTS))
+        return self.points
 
     @staticmethod
     def _is_free(name: str, value: Any) -> bool:

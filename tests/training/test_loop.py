@@ -98,7 +98,8 @@ def test_every_combination_takes_the_steps_of_adam_and_saves_what_it_evaluated(t
     start = {name: value.clone() for name, value in run.model.named_parameters()}
     optimizer = torch.optim.Adam(run.model.parameters(), fused=True)
     set_progress(run.model.train(), 0.0)
-    for step, ((clouds,), labels) in enumerate(run.batches(1)):
+    for step, rows in enumerate(run.batches(1)):
+        (clouds,), labels = run.draw(rows)
         optimizer.param_groups[0]["lr"] = config.lr * (1 + math.cos(math.pi * step / 2)) / 2
         optimizer.zero_grad()
         output = run.model(clouds)
@@ -261,7 +262,7 @@ def test_init_from_a_float_run_measures_alpha_for_its_weights(tiny, tmp_path):
     for layer in fused_layers(run.model):
         layer.fused = False
     with hooked(layers, lambda name, layer, x, output: inputs.update({name: x})), torch.no_grad():
-        run.model.train()(*next(run.batches(1))[0])
+        run.model.train()(*run.draw(next(run.batches(1)))[0])
     for name, layer in layers.items():
         assert isinstance(layer, BinaryLinear)
         assert torch.equal(layer.weight, copied[f"{name}.weight"])

@@ -42,7 +42,7 @@ PANELS = {
     "Schedule": ("recipe", "epochs", "batch", "optimizer", "lr", "warmup", "weight_decay", "clip", "seed", "device"),
     "Loss": ("label_smoothing", "transform_penalty"),
     "Augmentation": ("rotate", "scale", "shift", "jitter", "drop"),
-    "Layers and compilation": ("binary_first", "binary_last", "norm", "compile"),
+    "Layers and compilation": ("binary_first", "binary_last", "norm", "compile", "capture"),
 }
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.methods import Method
-from bipointnet.nn.product import exact_type, without_autocast
+from bipointnet.nn.product import cast, exact_type, without_autocast
 
 
 class _GroupedProduct(torch.autograd.Function):
@@ -27,21 +27,23 @@ class _GroupedProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, w: Tensor, binary: bool) -> Tensor:
         kind, ctx.given = torch.promote_types(a.dtype, w.dtype), a.dtype
-        a, w = a.to(exact_type(a, w)), w.to(exact_type(a, w))
+        exact = exact_type(a, w)
+        a, w = cast(a, exact), cast(w, exact)
         ctx.save_for_backward(a, w)
         ctx.small = torch.bfloat16 if binary else a.dtype  # as in nn.product
         with without_autocast(a):
-            return ((a.unsqueeze(2) * w).sum(dim=3) if a.is_cuda else torch.einsum("rgk,gmk->rgm", a, w)).to(kind)
+            z = (a.unsqueeze(2) * w).sum(dim=3) if a.is_cuda else torch.einsum("rgk,gmk->rgm", a, w)
+            return cast(z, kind)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         a, w = ctx.saved_tensors
-        g = grads[0].to(a.dtype)
+        g = cast(grads[0], a.dtype)
         with without_autocast(a):
             if a.is_cuda:
-                grad_w = _diagonal_blocks(a.to(ctx.small), g.to(ctx.small)).to(w.dtype)
-                return (g.unsqueeze(3) * w).sum(dim=2).to(ctx.given), grad_w, None
-            grad_a = torch.einsum("rgm,gmk->rgk", g, w).to(ctx.given)
+                grad_w = cast(_diagonal_blocks(cast(a, ctx.small), cast(g, ctx.small)), w.dtype)
+                return cast((g.unsqueeze(3) * w).sum(dim=2), ctx.given), grad_w, None
+            grad_a = cast(torch.einsum("rgm,gmk->rgk", g, w), ctx.given)
             return grad_a, torch.einsum("rgm,rgk->gmk", g, a), None
 
 

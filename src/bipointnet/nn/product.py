@@ -35,8 +35,13 @@ def exact_type(*tensors: Tensor) -> torch.dtype:
 def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
     """Switches torch.autocast off on the device of x: it would round sums of +-1."""
     device = x.device.type
-    on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    on = device != "meta" and torch.is_autocast_enabled(device)
     return torch.autocast(device, enabled=False) if on else nullcontext()
+
+
+def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """x in another type, or x itself: bipointnet/training/compile_check.py says why torch.compile needs that."""
+    return x if x.dtype == dtype else x.to(dtype)
 
 
 def _integer_product(a: Tensor, w: Tensor) -> Tensor:
@@ -56,7 +61,7 @@ class _BinaryProduct(torch.autograd.Function):
         with without_autocast(a):
             a, w = (a.half(), w.half()) if on_gpu else (a.to(kind), w.to(kind))
             ctx.save_for_backward(a, w, scale)
-            return (_integer_product(a, w) * scale.to(kind)).to(wider)
+            return cast(_integer_product(a, w) * scale.to(kind), wider)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -67,7 +72,7 @@ class _BinaryProduct(torch.autograd.Function):
             grad_a = g @ (w.to(kind) * column).to(ctx.small)
             unscaled = (g.T @ a.to(ctx.small)).to(kind)  # (M, K)
             grad_scale = (unscaled * w).sum(dim=1)  # (M,)
-        return grad_a.to(ctx.given), unscaled * column, grad_scale.sum() if scale.dim() == 0 else grad_scale
+        return cast(grad_a, ctx.given), unscaled * column, grad_scale.sum() if scale.dim() == 0 else grad_scale
 
 
 def binary_product(a: Tensor, w: Tensor, scale: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ from bipointnet.files import remove_leftovers
 from bipointnet.models import Output, build, checkpoint
 from bipointnet.nn import calibrate, init_biases, set_progress
 from bipointnet.training import augment, facts, recipes
+from bipointnet.training.capture import CapturedStep
 from bipointnet.training.compile_check import compare_gradients
 from bipointnet.training.devices import Workers, keep_freed_memory, pick_device
 from bipointnet.training.interrupts import Interrupted, Interrupts
@@ -97,7 +98,7 @@ class Run:
         self.targets = torch.from_numpy(self.task.target(data.train)).to(device)
         self.share = min(config.batch, len(data.train)) // workers.count  # clouds per step of this process
         self.steps = len(data.train) // (self.share * workers.count)
-        first = next(self.batches(1))[0]
+        first = self.draw(next(self.batches(1)))[0]
         torch.manual_seed(derive_seed(config.seed, "weights"))
         sizes = len(self.task.classes), data.channels, len(self.task.categories)
         self.model = build(config, *sizes)
@@ -113,6 +114,9 @@ class Run:
         self.network = DistributedDataParallel(self.forward) if workers.count > 1 else self.forward
         self.optimizer = self._make_optimizer()
         self.relative_steps = RelativeSteps(self.model if config.norm else nn.Module())
+        self.take_step: Callable[[Tensor], tuple[Tensor, Tensor]] = self.step
+        if config.capture and device.type == "cuda" and workers.count == 1:
+            self.take_step = CapturedStep(self.step, self.model, self.optimizer, self.points_rng)
 
     def _to_device(self, split: Split) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(split.points).to(self.device), torch.from_numpy(split.labels).to(self.device)
@@ -131,7 +135,10 @@ class Run:
             {"params": matrices, "weight_decay": self.config.weight_decay},
             {"params": others, "weight_decay": 0.0},
         ]
-        return kind(groups, lr=self.config.lr, fused=True)
+        # The rate is a tensor, so that a captured step reads its present value. On a GPU the optimizer takes float32.
+        on_gpu = self.device.type == "cuda"
+        rate = torch.tensor(self.config.lr, dtype=torch.float32 if on_gpu else torch.float64, device=self.device)
+        return kind(groups, lr=rate, fused=True, capturable=on_gpu)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -160,8 +167,8 @@ class Run:
             **{name: evaluated[-1].get(name) if evaluated else None for name in ("test_oa", "test_miou")},
         }
 
-    def batches(self, epoch: int, start: Partial | None = None) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
-        """The inputs and targets of this rank's steps in one epoch: newly drawn points of shuffled clouds.
+    def batches(self, epoch: int, start: Partial | None = None) -> Iterator[Tensor]:
+        """The indices of the clouds of this rank's steps in one epoch, shuffled; seeds the generators of the epoch.
 
         Every batch is full; clouds that would fill only a part of one are left out. With `start`, the batches after
         this part of the epoch.
@@ -173,12 +180,27 @@ class Run:
         torch.manual_seed(derive_seed(seed, epoch, rank, "dropout"))
         if start is not None:
             order = order[start.step :]
-            start.restore_random(rng)
-        up = self.config.up or self.data.up
-        for rows in torch.from_numpy(order).to(self.device):
-            drawn, target = augment.draw_points(self.clouds[rows], self.targets[rows], self.config.points, rng)
-            clouds, *category = self.task.inputs(drawn, self.labels[rows])
-            yield (augment.augment(clouds, self.config, up, rng), *category), target
+            start.random.restore(rng)
+        return iter(torch.from_numpy(order).to(self.device))
+
+    def draw(self, rows: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+        """The inputs and targets of a step on these clouds: newly drawn points, augmented."""
+        rng = self.points_rng
+        drawn, target = augment.draw_points(self.clouds[rows], self.targets[rows], self.config.points, rng)
+        clouds, *category = self.task.inputs(drawn, self.labels[rows])
+        return (augment.augment(clouds, self.config, self.config.up or self.data.up, rng), *category), target
+
+    def step(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Train on the clouds of these indices; returns the loss and the fraction of correct predictions."""
+        inputs, target = self.draw(rows)
+        self.optimizer.zero_grad()
+        output: Output = self.network(*inputs)
+        loss = self.task.loss(output, target)
+        loss.backward()
+        if self.config.clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self.relative_steps(self.optimizer.step)
+        return loss.detach(), (output.logits.detach().argmax(dim=-1) == target).float().mean()
 
     def evaluate(self) -> dict[str, float]:
         return self.task.evaluate(self.forward, self.test_clouds, self.test_labels)
@@ -186,7 +208,7 @@ class Run:
     def warm_up(self) -> None:
         """Compile on a real batch, check the compiled gradients, and restore the network."""
         before = {name: value.clone() for name, value in self.model.state_dict().items()}
-        inputs, target = next(self.batches(1))
+        inputs, target = self.draw(next(self.batches(1)))
         self.model.train()
         self.forward.train()
         compare_gradients(self.model, self.forward, lambda network: self.task.loss(network(*inputs), target))
@@ -203,18 +225,12 @@ class Run:
         set_progress(self.model, (epoch - 1) / self.config.epochs)
         losses = [] if start is None else list(start.losses)
         correct = [] if start is None else list(start.correct)
-        for step, (inputs, target) in enumerate(self.batches(epoch, start), start=len(losses)):
+        for step, rows in enumerate(self.batches(epoch, start), start=len(losses)):
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate(self.config, epoch - 1 + step / self.steps)
-            self.optimizer.zero_grad()
-            output: Output = self.network(*inputs)
-            loss = self.task.loss(output, target)
-            loss.backward()
-            if self.config.clip:
-                nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
-            self.relative_steps(self.optimizer.step)
-            losses.append(loss.detach())
-            correct.append((output.logits.detach().argmax(dim=-1) == target).float().mean())
+                group["lr"].fill_(learning_rate(self.config, epoch - 1 + step / self.steps))
+            loss, share = self.take_step(rows)
+            losses.append(loss)
+            correct.append(share)
             on_progress(Progress(epoch, self.config.epochs, step + 1, self.steps, None))
             if step + 1 < self.steps and stopped():
                 self.partial = Partial.of(losses, correct, self.points_rng)

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from bipointnet.training.random_state import RandomState
+
 
 @dataclass(frozen=True)
 class Partial:
     """The first steps of an epoch: their losses and accuracies, and the states of the random generators.
 
-    At the start of an epoch all generators are seeded. Within it, the points and augmentations come from one generator
-    and dropout from the generator of the device.
+    At the start of an epoch all generators are seeded.
     """
 
     losses: Tensor  # (step,)
     correct: Tensor  # (step,)
-    points_rng: Tensor
-    dropout_rng: Tensor
+    random: RandomState
 
     @property
     def step(self) -> int:
@@ -25,14 +25,19 @@ class Partial:
 
     @classmethod
     def of(cls, losses: list[Tensor], correct: list[Tensor], points_rng: Generator) -> "Partial":
-        state = torch.cuda.get_rng_state() if points_rng.device.type == "cuda" else torch.get_rng_state()
-        return cls(torch.stack(losses), torch.stack(correct), points_rng.get_state(), state)
+        return cls(torch.stack(losses), torch.stack(correct), RandomState.of(points_rng))
 
-    def restore_random(self, points_rng: Generator) -> None:
-        points_rng.set_state(self.points_rng)
-        set_state = torch.cuda.set_rng_state if points_rng.device.type == "cuda" else torch.set_rng_state
-        set_state(self.dropout_rng)
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> "Partial":
+        """What `tensors` returned."""
+        random = RandomState(tensors["points_rng"], tensors["dropout_rng"])
+        return cls(tensors["losses"], tensors["correct"], random)
 
     def tensors(self) -> dict[str, Tensor]:
-        names = ("losses", "correct", "points_rng", "dropout_rng")
-        return {f"partial.{name}": getattr(self, name) for name in names}
+        """Everything by name, for a checkpoint."""
+        return {
+            "losses": self.losses,
+            "correct": self.correct,
+            "points_rng": self.random.points,
+            "dropout_rng": self.random.dropout,
+        }

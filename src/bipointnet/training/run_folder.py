@@ -69,7 +69,7 @@ def save_state(
     tensors = {f"weights.{name}": value for name, value in model.state_dict().items()}
     for index, values in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in values.items()}
-    tensors |= partial.tensors() if partial else {}
+    tensors |= {f"partial.{name}": value for name, value in partial.tensors().items()} if partial else {}
     checkpoint.save(path, tensors, facts)
 
 
@@ -92,14 +92,14 @@ def load_state(
         index, _, entry = name.partition(".")
         state.setdefault(int(index), {})[entry] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    return facts, Partial(**groups["partial"]) if groups["partial"] else None
+    return facts, Partial.from_tensors(groups["partial"]) if groups["partial"] else None
 
 
 def require_same_config(folder: Path, started: dict[str, Any], config: Config) -> None:
     """Raise UserError if a run was started with other options than `config` has."""
     before = dataclasses.asdict(from_mapping(str(folder), started))
     for name, value in dataclasses.asdict(config).items():
-        if name != "device" and before[name] != value:
+        if name not in ("device", "capture") and before[name] != value:  # these two change no number
             raise UserError(
                 f"{folder}: the run was started with {name} = {before[name]!r}, found {value!r} now; "
                 "resume with the same options, or choose another folder with -o"

@@ -23,6 +23,7 @@ from bipointnet.evaluation import segmentation as scores
 from bipointnet.evaluation.networks import evaluate, map_batches, pooled_entropy
 from bipointnet.models import Output
 from bipointnet.models.pointnet import orthogonality
+from bipointnet.training.devices import pick_device
 
 POINTS_AT_ONCE = 2**16  # per batch, when networks that label points are evaluated: features take 20 KB per point
 
@@ -174,10 +175,10 @@ class SemanticSegmentation(_Segmentation):
     @cached_property
     def class_weights(self) -> Tensor:
         counts = np.bincount(self.target(self.data.train).ravel(), minlength=len(self.classes))
-        return torch.from_numpy(metrics.class_weights(counts))
+        return torch.from_numpy(metrics.class_weights(counts)).to(pick_device(self.config.device))
 
     def cross_entropy(self, logits: Tensor, target: Tensor) -> Tensor:
-        weights = self.class_weights.to(logits)
+        weights = self.class_weights.to(logits.dtype)
         return F.cross_entropy(logits, target, weights, label_smoothing=self.config.label_smoothing)
 
     def scores(self, predictions: np.ndarray) -> scores.Scores:
