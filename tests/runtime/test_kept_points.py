@@ -85,6 +85,9 @@ def test_limits_are_chosen_at_export(run, tmp_path):
     [
         (Config(points=100), 400),
         (Config(points=100, model="pointnet"), 400),
+        (Config(points=300), 1024),
+        (Config(points=1024, model="pointnet"), 1024),
+        (Config(points=2048), 2048),
         (Config(points=100, pool="max"), 100),
         (Config(points=100, recipe="paper"), 100),
         (Config(points=100, model="dgcnn"), 100),

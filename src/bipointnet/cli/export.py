@@ -20,8 +20,8 @@ def export(
         None,
         "--max-points",
         min=0,
-        help="Most points of a cloud that a prediction uses; 0: all (default: 4 times those of the training for "
-        "PointNets, else as many as in training).",
+        help="Most points of a cloud that a prediction uses; 0: all (default: for PointNets 4 times those of the "
+        "training, up to 1024; at least as many as in training).",
         metavar="N",
     ),
     as_json: bool = AS_JSON,
