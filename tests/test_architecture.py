@@ -37,8 +37,8 @@ MODULES = {
     "reading record runs searches sizes values",
     "runtime": "__init__ bench float_twin header label model operations progress reference reference_ops "
     "reference_search sweep timed_process verify",
-    "training": "__init__ augment capture compile_check cross_validation devices facts interrupts loop partial progress "
-    "provenance random_state recipes resume_options run_folder scales schedule tasks",
+    "training": "__init__ augment capture compile_check cross_validation devices facts interrupts loop partial "
+    "progress provenance random_state recipes resume_options run_folder scales schedule tasks",
     "viz": "__init__ demo_figure labeled palette render sweep_files write",
 }
 # The subsystems that each subsystem may import besides itself.
