@@ -93,13 +93,15 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:MOST_LISTED]) + more
 
 
-def open_test_data(predictor: Predictor, data: str, skip_bad: bool = False, every: bool = False) -> PointClouds:
+def open_test_data(
+    predictor: Predictor, data: str, skip_bad: bool = False, every: bool = False, points: int | None = None
+) -> PointClouds:
     """The data set to evaluate a network on, restricted as in training to one category or one fold.
 
     The name of the training data says so after a slash: the category of objects, or the fold of rooms that was held
     out. A network is never evaluated on a fold that it may have been trained on. Of a folder of the user's own files,
     all that a run has not seen are tested (see `data.own`), or `every` one; `skip_bad` leaves out those that cannot be
-    read.
+    read. A cloud has at least `points` points (default: as in training).
     """
     part = predictor.data.partition("/")[2] if predictor.task != "classify" else ""
     folds = fold_names(data) if part and predictor.task == "semantic" else []
@@ -110,7 +112,7 @@ def open_test_data(predictor: Predictor, data: str, skip_bad: bool = False, ever
         )
     own = part if folds else None
     trained = predictor.trained and replace(predictor.trained, every=every)
-    clouds = open_dataset(data, predictor.points, fold=own, trained=trained, skip_bad=skip_bad)
+    clouds = open_dataset(data, points or predictor.points, fold=own, trained=trained, skip_bad=skip_bad)
     clouds = clouds.only(part) if part and predictor.task == "part" else clouds
     require_matching_data(data, clouds, predictor)
     return clouds
