@@ -39,7 +39,20 @@ MISTAKES = {
     "a folder that is no run": (["eval", "empty", "shapes"], ["empty", "last.safetensors", "bipointnet train"]),
     "no such data to evaluate on": (["eval", GOLDEN / "shapes.bpn", "nowhere"], ["nowhere", "no such folder"]),
     "a text as a model": (["predict", "nan.xyz", "-m", "typo.toml"], ["typo.toml", "neither a packed model nor a"]),
-    "no model": (["predict", "nan.xyz"], ["--model FILE", "bipointnet train", "bipointnet export"]),
+    "an unknown model": (
+        ["predict", "nan.xyz", "-m", "pointnet-vanila-shapes"],
+        ["pointnet-vanila-shapes", "does not exist", "bipointnet models", "did you mean 'pointnet-vanilla-shapes'"],
+    ),
+    "an unknown model to inspect": (["inspect", "pointnet-vanila-shapes"], ["did you mean 'pointnet-vanilla-shapes'"]),
+    "the card of an unknown model": (
+        ["models", "modelnet40"],
+        ["modelnet40: not a shipped model", "bipointnet models"],
+    ),
+    "no axis": (["predict", "nan.xyz", "--up", "w"], ["--up is 'w'", "x, y or z"]),
+    "an axis for a model that records none": (
+        ["predict", "nan.xyz", "-m", GOLDEN / "shapes.bpn", "--up", "y"],
+        ["shapes.bpn", "does not record", "--up y", "leave it out"],
+    ),
     "no model to segment with": (["segment", "nan.xyz"], ["--model FILE", "bipointnet train", "bipointnet export"]),
     "a damaged packed model": (["predict", "nan.xyz", "-m", "hollow.bpn"], ["hollow.bpn", "damaged", "export"]),
     "no such cloud": (["predict", "gone.xyz", "-m", GOLDEN / "shapes.bpn"], ["gone.xyz"]),

@@ -94,6 +94,7 @@ def test_a_packed_model_answers_as_the_runtime_does(classifier, tmp_path):
     predictor, model = open_model(tmp_path / "m.bpn"), bipointnet.load(tmp_path / "m.bpn")
     assert isinstance(predictor, PackedPredictor)
     assert (predictor.task, predictor.classes, predictor.points) == ("classify", ["a", "b", "c"], 32)
+    assert predictor.up == "y", "as the run records it"
     assert predictor.facts["isa"] == model.isa
     x = clouds(5)
     np.testing.assert_array_equal(predictor.logits(x), model.logits(x))

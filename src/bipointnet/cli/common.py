@@ -11,6 +11,7 @@ import typer
 from rich.console import Console, ConsoleDimensions
 from rich.table import Table
 
+from bipointnet import shipped
 from bipointnet.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,14 +44,41 @@ class _Console(Console):
 out, err = _Console(), _Console(stderr=True)
 LINE_SECONDS = 10.0
 
+
+def locate_model(path: Path | None) -> Path | None:
+    """The path of a model argument: the name of a shipped model becomes its file."""
+    return None if path is None else shipped.locate(path)
+
+
 # An empty metavar, since a flag takes no value; typer would print <bool>.
 AS_JSON = typer.Option(False, "--json", metavar="", help="Print the result as JSON.")
 # readable=False: errors of the system are reported in one place, with a remedy.
-MODEL = typer.Argument(metavar="MODEL", readable=False, help="Packed model, run folder (its last epoch) or checkpoint.")
-MODEL_OPTION = typer.Option(
-    None, "-m", "--model", readable=False, help="Packed model, run folder (its last epoch) or checkpoint. Required."
+MODEL = typer.Argument(
+    metavar="MODEL",
+    readable=False,
+    callback=locate_model,
+    help="Packed model, name of a shipped one, run folder (its last epoch) or checkpoint.",
 )
-PACKED = typer.Argument(metavar="FILE", readable=False, help="Packed model, as `bipointnet export` writes it.")
+PACKED = typer.Argument(
+    metavar="FILE",
+    readable=False,
+    callback=locate_model,
+    help="Packed model, as `bipointnet export` writes it, or the name of a shipped one.",
+)
+
+
+def model_option(default: str) -> Any:
+    """The option --model of a command; default: what happens without it."""
+    return typer.Option(
+        None,
+        "-m",
+        "--model",
+        readable=False,
+        callback=locate_model,
+        help=f"Packed model, name of a shipped one, run folder (its last epoch) or checkpoint{default}.",
+    )
+
+
 COLUMNS = typer.Option(
     None,
     "--columns",
@@ -112,14 +140,10 @@ def require_packed(path: Path) -> None:
         raise UserError(f"{path}: a run; expected a packed model; export it first: bipointnet export {path} -o FILE")
 
 
-def require_model(model: Path | None) -> Path:
-    """The value of --model; there is no default model yet."""
-    if model is None:
-        raise UserError(
-            "no model; expected --model FILE; to make one, run `bipointnet train DATA -o RUN`, then "
-            "`bipointnet export RUN -o FILE`"
-        )
-    return model
+def require_axis(up: str | None) -> None:
+    """Raise UserError for a value of --up that is no axis."""
+    if up not in (None, "x", "y", "z"):
+        raise UserError(f"--up is {up!r}; expected x, y or z")
 
 
 def column_names(columns: str | None) -> tuple[str, ...]:

@@ -6,12 +6,14 @@ from typing import Any
 import typer
 from rich.table import Table
 
+from bipointnet import shipped
 from bipointnet.cli.common import (
     AS_JSON,
     COLUMNS,
     STRICT,
     column_names,
     empty_table,
+    locate_model,
     out,
     plain,
     print_json,
@@ -24,7 +26,10 @@ from bipointnet.runtime.header import peek
 
 def inspect(
     file: Path = typer.Argument(
-        metavar="FILE", readable=False, help="Model (packed, run folder or checkpoint), or cloud or mesh."
+        metavar="FILE",
+        readable=False,
+        callback=locate_model,
+        help="Model (packed, shipped, run folder or checkpoint), or cloud or mesh.",
     ),
     columns: str | None = COLUMNS,
     strict: bool = STRICT,
@@ -39,7 +44,10 @@ def inspect(
     Example: bipointnet inspect scan.ply
     """
     if not file.exists():
-        raise UserError(f"{file}: does not exist; expected a packed model, a run folder, a checkpoint or a cloud file")
+        raise UserError(
+            f"{file}: does not exist; expected a packed model, a run folder, a checkpoint or a cloud file"
+            f"{shipped.hint(file)}"
+        )
     from bipointnet.data.clouds import SUFFIXES
 
     if file.suffix.lower() in SUFFIXES and file.is_file() and peek(file) is None:

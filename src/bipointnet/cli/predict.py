@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from bipointnet import shipped
 from bipointnet.cli.common import (
     AS_JSON,
     COLUMNS,
-    MODEL_OPTION,
     STRICT,
     column_names,
     complain,
     counting_bar,
     err,
+    model_option,
     open_predictor,
     out,
     plain,
     print_json,
     print_line,
-    require_model,
+    require_axis,
     warn,
 )
 
@@ -36,9 +37,12 @@ def predict(
         help="Clouds or meshes (ply, off, obj, stl, xyz, npy, pcd, las, ...), folders, patterns such as "
         "'scans/**/*.ply', or - for text from standard input.",
     ),
-    model: Path | None = MODEL_OPTION,
+    model: Path | None = model_option(default=f" (default: {shipped.DEFAULT_CLASSIFIER})"),
     top: int | None = typer.Option(
         None, "--top", min=1, help=f"Show the K most probable classes (default: 1; in JSON {TOP_IN_JSON}).", metavar="K"
+    ),
+    up: str | None = typer.Option(
+        None, "--up", help="Axis that points up in the files: x, y or z (default: as in training)."
     ),
     columns: str | None = COLUMNS,
     strict: bool = STRICT,
@@ -46,26 +50,32 @@ def predict(
 ) -> None:
     """Classify the cloud in each FILE.
 
-    A PointNet uses up to four times as many points as in training, but no more than
-    1024 if training had fewer; other networks use as many as in training. Of a larger
-    cloud they use a sample. If a file cannot be read, the others are classified, and
-    the exit code is 2.
+    A PointNet uses up to four times as many points as in training, but no more
+    than 1024 if training had fewer; other networks use as many as in training.
+    Of a larger cloud they use a sample. If a file cannot be read, the others are
+    classified, and the exit code is 2. With --up, clouds are rotated so that the
+    axis that points up is that of the training data.
 
     Example: bipointnet predict scan.ply --model chairs.bpn
     """
-    predictor = open_predictor(require_model(model))
+    require_axis(up)
+    predictor = open_predictor(model or shipped.locate(Path(shipped.DEFAULT_CLASSIFIER)))
     predictor.require_classifier()
     from bipointnet.data.clouds import SUFFIXES
     from bipointnet.evaluation.from_file import FileError, classify_files, read_input, require_coordinates_only
     from bipointnet.evaluation.inputs import expand
 
     require_coordinates_only(predictor)
+    if up is not None:
+        predictor.require_up(up)
     inputs = expand(files, SUFFIXES)
+    if model is None:
+        _name_default_model()
     rows: list[FilePrediction | FileError] = []
     read = partial(read_input, columns=column_names(columns), strict=strict)
     # Without a bar where the predictions themselves, printed one by one, show the progress.
     with counting_bar("predicting", shown=err.is_terminal and (as_json or not out.is_terminal)) as progress:
-        for row in classify_files(predictor, inputs, top or (TOP_IN_JSON if as_json else 1), read):
+        for row in classify_files(predictor, inputs, top or (TOP_IN_JSON if as_json else 1), read, up):
             rows.append(row)
             progress(len(rows), len(inputs))
             _report(row, as_json)
@@ -73,6 +83,16 @@ def predict(
         print_json([row.as_json() for row in rows])
     if any(isinstance(row, FileError) for row in rows):
         raise typer.Exit(2)
+
+
+def _name_default_model() -> None:
+    card = shipped.card(shipped.DEFAULT_CLASSIFIER)
+    err.print(
+        f"Model: {card['name']}, {card['classes']} classes, trained on {card['trained_on']} with {card['up']} up; "
+        "choose another with --model",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _report(row: "FilePrediction | FileError", as_json: bool) -> None:

@@ -8,18 +8,18 @@ import typer
 from bipointnet.cli.common import (
     AS_JSON,
     COLUMNS,
-    MODEL_OPTION,
     STRICT,
     column_names,
     counting_bar,
     empty_table,
     err,
+    model_option,
     open_predictor,
     out,
     plain,
     print_json,
     print_line,
-    require_model,
+    require_axis,
     warn,
 )
 from bipointnet.cli.eval import print_scores
@@ -31,7 +31,7 @@ def segment(
     file: Path = typer.Argument(
         metavar="FILE", help="Cloud: ply, xyz, npy, pcd, las, ...; rooms and scans in meters, z up."
     ),
-    model: Path | None = MODEL_OPTION,
+    model: Path | None = model_option(default=". Required"),
     stem: Path | None = typer.Option(
         None, "-o", "--out", help="Name of the files to write, without suffix (default: FILE's name with -labels)."
     ),
@@ -53,9 +53,13 @@ def segment(
 
     Example: bipointnet segment room.ply --model rooms.bpn
     """
-    if up not in (None, "x", "y", "z"):
-        raise UserError(f"--up is {up!r}; expected x, y or z")
-    predictor = open_predictor(require_model(model))
+    require_axis(up)
+    if model is None:
+        raise UserError(
+            "no model; expected --model FILE; to make one, run `bipointnet train DATA -o RUN`, then "
+            "`bipointnet export RUN -o FILE`"
+        )
+    predictor = open_predictor(model)
     predictor.require_segmenter()
     file.stat()  # raises OSError if it cannot be found
     from bipointnet.data import clouds
@@ -75,7 +79,7 @@ def segment(
         true_labels = true_labels if cloud.kept is None else true_labels[cloud.kept]
     with counting_bar("labeling") as progress:
         labels = from_file.label_cloud(predictor, cloud, file, number, progress)
-    written = write_labeled(files, cloud, labels, predictor.classes, file.name, up or predictor.up)
+    written = write_labeled(files, cloud, labels, predictor.classes, file.name, up or predictor.up or "z")
     if len(written) < len(files):
         hint = plain(install_hint("matplotlib"))
         err.print(f"No picture: matplotlib is not installed; install it with: {hint}", highlight=False, soft_wrap=True)

@@ -5,6 +5,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 from bipointnet.data import clouds
 from bipointnet.data.clouds import Cloud
 from bipointnet.data.shuffle import Ranks
+from bipointnet.data.up_axis import rotate_up
 from bipointnet.errors import UserError, describe_os_error
 from bipointnet.evaluation import metrics, segmentation
 from bipointnet.evaluation.evaluate import Progress
@@ -63,7 +65,11 @@ def require_coordinates_only(predictor: Predictor) -> None:
 
 
 def classify_files(
-    predictor: Predictor, inputs: Iterable[Input], top: int, read: Callable[[str], Cloud] = clouds.read
+    predictor: Predictor,
+    inputs: Iterable[Input],
+    top: int,
+    read: Callable[[str], Cloud] = clouds.read,
+    up: str | None = None,
 ) -> Iterator[FilePrediction | FileError]:
     """Classify the cloud in each file, in order, while the next files are read on the other cores.
 
@@ -75,7 +81,7 @@ def classify_files(
             continue
         predictor.prepare()  # a network that cannot be loaded is not the file's fault
         try:
-            yield classify_cloud(predictor, cloud, name, top)
+            yield classify_cloud(predictor, cloud, name, top, up)
         except UserError as failure:
             yield FileError(name, str(failure))
 
@@ -107,12 +113,19 @@ def _read_ahead(inputs: Iterable[Input], read: Callable[[str], Cloud]) -> Iterat
             pool.shutdown(cancel_futures=True)
 
 
-def classify_cloud(predictor: Predictor, cloud: Cloud, name: str, top: int = 1) -> FilePrediction:
+def classify_cloud(
+    predictor: Predictor, cloud: Cloud, name: str, top: int = 1, up: str | None = None
+) -> FilePrediction:
     """Classify a cloud; `name` is the file it comes from.
+
+    up: the axis that points up in the cloud, which is rotated so that the one of the training data does. None: the
+    cloud is classified as it is.
 
     The network reads the points that the core would keep; a mesh is sampled. The C++ tool bipointnet-run reads the same
     points.
     """
+    if up is not None:
+        cloud = replace(cloud, points=rotate_up(cloud.points, up, predictor.require_up(up)))
     if cloud.faces is None:
         own, points = len(cloud.points), kept_points(cloud.points, predictor.max_points)
     else:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bipointnet import shipped
 from bipointnet.errors import UserError
 from bipointnet.runtime.header import peek
 
@@ -25,7 +26,9 @@ class ModelFile(NamedTuple):
 def identify(path: Path) -> ModelFile:
     """Find out what a path holds, by its content; UserError if it is neither a packed model nor a run."""
     if not path.exists():
-        raise UserError(f"{path}: does not exist; expected a packed model, a run folder or a checkpoint")
+        raise UserError(
+            f"{path}: does not exist; expected a packed model, a run folder or a checkpoint{shipped.hint(path)}"
+        )
     file = path / CHECKPOINT if path.is_dir() else path
     if not file.exists():
         raise UserError(

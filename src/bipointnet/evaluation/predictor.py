@@ -43,10 +43,10 @@ class Predictor(ABC):
     path: as the user named it. task: classify, part or semantic. classes: names of the classes of clouds or points.
     categories: names of the categories, if the network has a category input. channels: numbers per point. points: the
     number of points per cloud in training. max_points: the most points of a cloud that a prediction uses; None: all.
-    up: the axis that points up. data: name of the training data, or "". held_out: the files of the test split, if it
-    was chosen from a folder of the user's own files and is recorded. trained_on: `PointClouds.trained_on` of the
-    training data; None if it is not recorded. training: facts about the training data, for `unlike.warnings`. facts:
-    what reports say about the model beyond that.
+    up: the axis that points up in the training data; None if it is not recorded. data: name of the training data, or
+    "". held_out: the files of the test split, if it was chosen from a folder of the user's own files and is recorded.
+    trained_on: `PointClouds.trained_on` of the training data; None if it is not recorded. training: facts about the
+    training data, for `unlike.warnings`. facts: what reports say about the model beyond that.
 
     >>> model = open_model("chairs.bpn")  # doctest: +SKIP
     >>> model.predict(clouds).argmax(axis=1)  # doctest: +SKIP
@@ -59,7 +59,7 @@ class Predictor(ABC):
     channels: int
     points: int
     max_points: int | None
-    up: str
+    up: str | None
     data: str
     held_out: tuple[str, ...]
     trained_on: tuple[tuple[str, str], ...] | None
@@ -111,6 +111,18 @@ class Predictor(ABC):
             found = "no --category" if name is None else f"--category {name}"
             raise UserError(f"{self.path}: found {found}; expected one of: {', '.join(self.categories)}")
         return self.categories.index(name)
+
+    def require_up(self, up: str) -> str:
+        """The axis that points up in the training data; UserError if it is not recorded, as clouds have to follow it.
+
+        up: the axis that points up in the clouds.
+        """
+        if self.up is None:
+            raise UserError(
+                f"{self.path}: does not record which axis points up in its training data; found --up {up}; leave it "
+                "out, or export the run again"
+            )
+        return self.up
 
     def require_classifier(self) -> None:
         """Raise UserError for a network that labels points."""
@@ -232,7 +244,7 @@ def _open_run(source: ModelFile) -> RunPredictor:
             channels=int(facts["channels"]),
             points=config.points,
             max_points=config.max_points,
-            up=facts.get("up", "z"),
+            up=facts.get("up"),
             data=str(facts.get("dataset", facts["data"])),
             held_out=tuple(facts.get("held_out", ())),
             trained_on=_trained_on(facts),
@@ -268,7 +280,7 @@ def _open_packed(path: Path) -> PackedPredictor:
         channels=model.channels,
         points=model.points,
         max_points=model.max_points,
-        up=training["up"] if training.get("up") in ("x", "y", "z") else "z",
+        up=training["up"] if training.get("up") in ("x", "y", "z") else None,
         data=str(training.get("dataset", training.get("data", ""))),
         held_out=(),
         trained_on=None,

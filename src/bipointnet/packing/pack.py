@@ -28,7 +28,7 @@ from bipointnet.runtime.reference import Packed, golden_logits
 FORMAT = 2
 # Facts of a checkpoint that a packed file keeps, besides those of its configuration.
 EXPORTED_FACTS = ("data", "dataset", "layout", "num_classes", "train_clouds", "test_clouds")
-EXPORTED_FACTS += ("extent", "cloud_points", "confidence", "epoch", "test_oa", "version")
+EXPORTED_FACTS += ("up", "extent", "cloud_points", "confidence", "epoch", "test_oa", "version")
 
 
 def export(
@@ -135,7 +135,7 @@ def export_run(run: str | Path, path: str | Path, last: str = "f16", max_points:
     }
     categories = facts.get("categories", ())
     if config.task != "classify":
-        training |= {"test_miou": facts.get("test_miou"), "up": facts.get("up", "z")}
+        training |= {"test_miou": facts.get("test_miou")}
     normalize = "none" if config.task == "semantic" else {"mean": "sphere", "box": "box"}[config.center]
     return export(
         network,

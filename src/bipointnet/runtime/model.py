@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bipointnet import _core
+from bipointnet import _core, shipped
 from bipointnet.errors import FormatError, UserError
 from bipointnet.evaluation.metrics import argmax_among
 from bipointnet.runtime.header import Tensor, parse_header, peek
@@ -270,8 +270,9 @@ def load(path: str | Path, isa: str | None = None, *, plain: bool = False) -> Mo
     """Load a packed model. Its golden vector is checked: the model computes the stored logits, or loading fails.
 
     Args:
-        path: a file written by `bipointnet export` or `bipointnet.export`. (`bipointnet.load_run` loads run folders
-            and checkpoints.)
+        path: a file written by `bipointnet export` or `bipointnet.export`, or the name of a model that comes with the
+            package (docs/models.md); a file of that name has precedence. (`bipointnet.load_run` loads run folders and
+            checkpoints.)
         isa: an instruction set of this machine, such as avx2 (`bipointnet._core.isas()` lists them). Default:
             the environment variable BIPOINTNET_ISA, or else the fastest one.
         plain: run every point through every layer, for benchmarks. The answers are the same.
@@ -283,8 +284,10 @@ def load(path: str | Path, isa: str | None = None, *, plain: bool = False) -> Mo
     Example:
         >>> bipointnet.load("chairs.bpn").predict(points).names  # doctest: +SKIP
         'chair'
+        >>> bipointnet.load("pointnet-vanilla-modelnet40")  # doctest: +SKIP
+        <Model pointnet-vanilla: 40 classes, 135,808 bytes, avx2>
     """
-    path = Path(path)
+    path = shipped.locate(Path(path))
     try:
         data = _core.read_packed_file(os.fsencode(path))
         return Model(_core.Model(data, isa, plain), data)
@@ -369,7 +372,7 @@ def _input_error(points: Any, error: Exception) -> UserError:
 
 def _why_unreadable(path: Path, error: OSError) -> str:
     if str(error) == os.strerror(errno.ENOENT):
-        return "no such file; check the path"
+        return f"no such file; check the path{shipped.hint(path)}"
     if os.path.exists(path / "last.safetensors"):
         return (
             "a run folder; expected a packed model; load it with bipointnet.load_run, or export it first: "
