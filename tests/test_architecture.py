@@ -21,22 +21,24 @@ ROOT = Path(bipointnet.__file__).parent
 MODULES = {
     "": "__init__ __main__ config delta demo errors extras files",
     "analysis": "__init__ doubling figures runs study theory",
-    "cli": "__init__ analyze bench common demo eval export inspect predict segment sweep train verify",
+    "cli": "__init__ analyze bench common demo eval export inspect models predict reproduce segment sweep train verify",
     "convert": "__init__ binarize check decide graph layers methods pools rebuild record report sites substitute trace "
     "zero_one",
-    "data": "__init__ blocks cache child_process cloud_facts clouds dataset folder furniture generated gltf_files "
-    "library_files listing manifest modelnet normalize objects own parsed published reading rooms s3dis scan_libraries "
-    "scanobjectnn shapenet_part shapes shuffle solids summary",
+    "data": "__init__ blocks cache child_process cloud_facts clouds corruptions dataset folder furniture generated "
+    "gltf_files library_files listing manifest modelnet normalize objects own parsed published reading rooms s3dis "
+    "scan_libraries scanobjectnn shapenet_part shapes shuffle solids summary up_axis",
     "evaluation": "__init__ bench_torch evaluate from_file inputs inspection metrics model_file networks predictor "
-    "probe rounding segmentation unlike verify_torch",
+    "probe robustness rounding segmentation unlike verify_torch",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
     "nn": "__init__ calibrate codes concat_linear conv cost distinct farthest_gpu fused_pool geometry grouped hooks "
     "init linear methods names observe pools product scatter sign",
     "packing": "__init__ analysis axes bits container cost distances float64 fold graph group_search interpolation "
     "lower methods neighbors pack program read_gather read_graphs read_layers read_math read_products read_views "
     "reading record runs searches sizes values",
+    "reproduce": "__init__ jobs report tables",
     "runtime": "__init__ bench float_twin header label model operations progress reference reference_ops "
     "reference_search sweep timed_process verify",
+    "shipped": "__init__",
     "training": "__init__ augment capture compile_check cross_validation devices facts interrupts loop partial "
     "progress provenance random_state recipes resume_options run_folder scales schedule tasks",
     "viz": "__init__ demo_figure labeled palette render sweep_files write",
@@ -52,14 +54,16 @@ MAY_IMPORT = {
     "nn": "delta errors",
     "models": "config errors files nn",
     "convert": "errors nn",
-    "runtime": "_core data delta errors evaluation extras",
-    "evaluation": "config data errors extras models nn packing runtime",
+    "shipped": "errors",
+    "runtime": "_core data delta errors evaluation extras shipped",
+    "evaluation": "config data errors extras models nn packing runtime shipped",
     "training": "config data errors evaluation extras files models nn",
     "analysis": "data delta errors evaluation files models nn runtime",
     "packing": "_core config delta errors files models nn runtime",
     "viz": "data errors extras files",
     "demo": "config data evaluation models nn packing runtime training viz",
-    "cli": "analysis config data demo errors evaluation extras packing runtime training viz",
+    "reproduce": "config errors files training",
+    "cli": "analysis config data demo errors evaluation extras packing reproduce runtime shipped training viz",
     # For type checkers; at run time, names are imported on first use.
     "__init__": "analysis config convert data errors models nn packing runtime",
     "__main__": "cli",
@@ -70,8 +74,11 @@ NEVER_TORCH = {
     "analysis": "__init__ figures runs theory",
     "cli": MODULES["cli"],
     "data": MODULES["data"],
-    "evaluation": "__init__ evaluate from_file inputs inspection metrics model_file predictor segmentation unlike",
+    "evaluation": "__init__ evaluate from_file inputs inspection metrics model_file predictor robustness segmentation "
+    "unlike",
+    "reproduce": MODULES["reproduce"],
     "runtime": MODULES["runtime"],
+    "shipped": MODULES["shipped"],
     "training": "__init__ facts interrupts recipes resume_options",
     "viz": MODULES["viz"],
 }

@@ -13,7 +13,20 @@ from bipointnet.cli import COMMANDS
 from bipointnet.cli.train import PANELS, config_help
 from bipointnet.config import Config
 
-ORDER = ["demo", "train", "eval", "predict", "segment", "export", "inspect", "verify", "bench", "analyze"]
+ORDER = [
+    "demo",
+    "train",
+    "eval",
+    "models",
+    "predict",
+    "segment",
+    "export",
+    "inspect",
+    "verify",
+    "bench",
+    "analyze",
+    "reproduce",
+]
 
 
 def shown(*arguments: str) -> str:

@@ -16,7 +16,20 @@ from typing import Any
 import typer
 
 from bipointnet import __version__
-from bipointnet.cli import analyze, bench, demo, eval, export, inspect, predict, segment, train, verify
+from bipointnet.cli import (
+    analyze,
+    bench,
+    demo,
+    eval,
+    export,
+    inspect,
+    models,
+    predict,
+    reproduce,
+    segment,
+    train,
+    verify,
+)
 from bipointnet.cli.common import complain, err
 from bipointnet.errors import UserError, describe_os_error
 
@@ -27,6 +40,7 @@ COMMANDS = {
     "demo": demo.demo,
     "train": train.train,
     "eval": eval.evaluate,
+    "models": models.models,
     "predict": predict.predict,
     "segment": segment.segment,
     "export": export.export,
@@ -34,6 +48,7 @@ COMMANDS = {
     "verify": verify.verify,
     "bench": bench.bench,
     "analyze": analyze.analyze,
+    "reproduce": reproduce.reproduce,
 }
 
 

@@ -136,6 +136,15 @@ def _built_in(data: str, points: int) -> PointClouds:
     return shapes(points=max(1024, 2 * points), seed=0)
 
 
+def layout_name(data: str) -> str:
+    """The layout of the data set that `open_dataset` would open: a name in DATASETS, or "shapes" or "rooms".
+
+    >>> layout_name("shapes")
+    'shapes'
+    """
+    return data if data in ("shapes", "rooms") else _find(data)[0]
+
+
 def fold_names(data: str) -> list[str]:
     """The folds that `open_dataset` accepts for this data; an empty list where there are none.
 

@@ -24,7 +24,7 @@ def started_config(folder: Path, given: dict[str, Any]) -> Config:
         raise UserError(f"{path}: cannot be read ({error}); expected the file that `bipointnet train` wrote") from error
     for name, value in given.items():
         before = getattr(started, name)
-        if name != "device" and before != value:
+        if name not in ("device", "capture") and before != value:
             raise UserError(
                 f"{folder}: the run was started with {name} = {before!r}, found {value!r} now; "
                 "resume with the same options, or choose another folder with -o"

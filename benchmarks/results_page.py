@@ -1,0 +1,62 @@
+"""Write docs/results.md, the tables of the paper with our figures, from benchmarks/results.
+
+    python benchmarks/results_page.py [--check]
+
+`--check` writes nothing and exits with 1 if the page is not what the results say.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from bipointnet.files import write_beside
+from bipointnet.reproduce.report import lines, markdown
+from bipointnet.reproduce.tables import TABLES
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "results.md"
+HEAD = """# Results: the paper's tables
+
+Written by `python benchmarks/results_page.py` from the files in [benchmarks/results](../benchmarks/results).
+`bipointnet reproduce TABLE DATA` trains what is missing. Percent, last epoch, mean over seeds; "-" has not been trained
+yet. `paper` is BiPointNet (Qin et al. 2021, arXiv:2010.05501). Rows named after a method and a pool use the paper's
+recipe, "our recipe" is the one in [benchmarks](../benchmarks/README.md), with EMA-max over distinct codes.
+
+"""
+OTHERS = """## Other ways to make point networks efficient
+
+The comparison of the paper, carried over as it is: each work on its own hardware, data and baseline.
+
+| method | hardware | data | base network | figure | speedup |
+|---|---|---|---|---|---|
+| BiPointNet | ARM Cortex-A72 | ModelNet40 | PointNet vanilla | OA 85.6 | 14.7 |
+| BiPointNet | ARM Cortex-A53 | ModelNet40 | PointNet vanilla | OA 85.6 | 12.1 |
+| Grid-GCN | RTX 2080 | S3DIS | PointNet | mIoU 53.2 | 1.62 |
+| RandLA-Net | RTX 2080 Ti | S3DIS | PointNet vanilla | mIoU 70.0 | 1.04 |
+| PointVoxel | GTX 1080 Ti | ShapeNet | PointNet | mIoU 46.9 | 2.46 |
+
+(The paper's table has the speedups of the two ARM processors exchanged; its table of deployed variants has them as
+here.) Later networks with 1-bit weights and activations on ModelNet40: POEM 90.2 on PointNet, FBPT 90.9 (a point
+transformer), SVNet 86.8 (DGCNN with distillation). Small float networks are another way: SLNet-S has 93.6 with 0.14
+million parameters, which is 140 kB as int8.
+"""
+
+
+def page(results: Path = ROOT / "benchmarks" / "results") -> str:
+    """The whole page."""
+    begun = {name: table for name, table in TABLES.items() if any(line.done for line in lines(table, results))}
+    rest = ", ".join(f"`{name}`" for name in TABLES if name not in begun)
+    missing = f"Tables of which nothing has been trained yet: {rest}.\n\n" if rest else ""
+    return HEAD + "\n".join(markdown(table, results) for table in begun.values()) + "\n" + missing + OTHERS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    if parser.parse_args().check:
+        sys.exit(0 if PAGE.read_text(encoding="utf-8") == page() else 1)
+    write_beside(PAGE, page().encode())
+
+
+if __name__ == "__main__":
+    main()
