@@ -40,7 +40,7 @@ MODULES = {
     "reference_search sweep timed_process verify",
     "shipped": "__init__",
     "training": "__init__ augment capture compile_check cross_validation devices facts interrupts loop partial "
-    "progress provenance random_state recipes resume_options run_folder scales schedule tasks",
+    "progress provenance random_state recipes resume_options run_folder scales schedule tasks teacher",
     "viz": "__init__ demo_figure labeled palette render sweep_files write",
 }
 # The subsystems that each subsystem may import besides itself.

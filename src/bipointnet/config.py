@@ -118,6 +118,9 @@ class Config:
     clip: float = _option(0.0, "Largest gradient norm; 0: no clipping.", least=0)
     label_smoothing: float = _option(0.0, "Label smoothing, at least 0 and below 1.", least=0)
     transform_penalty: float = _option(1e-3, "Weight of the T-Net regularizer in the loss.", least=0)
+    teacher: str | None = _option(None, "Run folder or checkpoint of a trained network to learn from (distillation).")
+    teacher_weight: float = _option(0.5, "Weight of the teacher's outputs in the loss, from 0 to 1.", least=0)
+    temperature: float = _option(2.0, "Divides the logits of both where they are compared with the teacher's.", above=0)
     rotate: float = _option(0.0, "Largest rotation about the up axis, in degrees.", least=0)
     scale: float = _option(1.0, "Scale each axis by a factor between 1/scale and scale.", least=1)
     shift: float = _option(0.0, "Largest shift along each axis.", least=0)
@@ -167,6 +170,10 @@ class Config:
                 raise UserError(f"{f.name} is {value}; expected at least {least}")
             if above is not None and not value > above:
                 raise UserError(f"{f.name} is {value}; expected more than {above}")
+        if not self.teacher_weight <= 1:
+            raise UserError(f"teacher_weight is {self.teacher_weight}; expected at most 1")
+        if self.teacher is not None and "each" in (self.category, self.fold):
+            raise UserError("teacher is for one network; found it with `each`; leave one of the two out")
         for name in ("drop", "label_smoothing"):
             if not getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}; expected less than 1")

@@ -48,6 +48,7 @@ from bipointnet.training.run_folder import (
 from bipointnet.training.scales import RelativeSteps
 from bipointnet.training.schedule import derive_seed, is_evaluated, learning_rate
 from bipointnet.training.tasks import TASKS
+from bipointnet.training.teacher import Teacher
 
 SAVE_SECONDS = 10.0  # between checkpoints of epochs that are not evaluated
 
@@ -99,6 +100,9 @@ class Run:
         self.share = min(config.batch, len(data.train)) // workers.count  # clouds per step of this process
         self.steps = len(data.train) // (self.share * workers.count)
         first = self.draw(next(self.batches(1)))[0]
+        self.teacher = None
+        if config.teacher is not None:
+            self.teacher = Teacher(config, self.task.classes, self.task.categories, data.channels, device)
         torch.manual_seed(derive_seed(config.seed, "weights"))
         sizes = len(self.task.classes), data.channels, len(self.task.categories)
         self.model = build(config, *sizes)
@@ -196,6 +200,8 @@ class Run:
         self.optimizer.zero_grad()
         output: Output = self.network(*inputs)
         loss = self.task.loss(output, target)
+        if self.teacher is not None:
+            loss = self.teacher.loss(loss, output.logits, inputs)
         loss.backward()
         if self.config.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
