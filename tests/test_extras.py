@@ -1,5 +1,6 @@
 """Optional packages: every hint names an extra that pyproject.toml has, with that package in it."""
 
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -29,3 +30,31 @@ def test_a_missing_package_is_one_sentence_with_the_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(UserError, match=r"needs PyTorch and matplotlib, .*: pip install torch matplotlib \(extra"):
         extras.require("this", "torch", "matplotlib")
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_ctrl_c_while_pytorch_is_imported_acts_after_it(ignored):
+    """An interrupt inside the C++ code of PyTorch would abort the process."""
+    program = f"""
+import signal, sys, types
+import bipointnet.extras as extras
+class Torch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            signal.raise_signal(signal.SIGINT)
+            print("imported", flush=True)
+            sys.modules["torch"] = types.ModuleType("torch")
+            return __import__("importlib.machinery").machinery.ModuleSpec("torch", self)
+    def create_module(self, spec): return sys.modules["torch"]
+    def exec_module(self, module): pass
+if {ignored}: signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.meta_path.insert(0, Torch())
+try:
+    extras.import_torch()
+    print("no interrupt")
+except KeyboardInterrupt:
+    print("interrupt", "torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.split("\n")[:2] == ["imported", "no interrupt" if ignored else "interrupt True"]

@@ -1,6 +1,9 @@
 """Optional packages: whether they are installed, and how to install them. Nothing is imported to find out."""
 
+import importlib
 import importlib.util
+import signal
+import threading
 
 from bipointnet.errors import UserError
 
@@ -43,3 +46,18 @@ def require(purpose: str, *packages: str) -> None:
         raise UserError(
             f"{purpose} needs {names}, which {is_are} not installed; install {it_them} with: {install_hint(*missing)}"
         )
+
+
+def import_torch() -> None:
+    """Import PyTorch. Ctrl-C acts when it is imported: inside its C++ code it would abort the process."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
+        importlib.import_module("torch")
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    try:
+        importlib.import_module("torch")
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+    if pressed:
+        signal.raise_signal(signal.SIGINT)

@@ -25,7 +25,7 @@ from bipointnet.data.summary import Summary
 from bipointnet.errors import UserError
 from bipointnet.evaluation.networks import evaluate
 from bipointnet.models import checkpoint
-from bipointnet.models.pointnet import orthogonality
+from bipointnet.models.pointnet import TNet, orthogonality
 from bipointnet.nn import BinaryLinear, fused_layers, set_progress
 from bipointnet.nn.hooks import hooked
 from bipointnet.training.devices import Workers
@@ -108,6 +108,8 @@ def test_every_combination_takes_the_steps_of_adam_and_saves_what_it_evaluated(t
             loss = loss + config.transform_penalty * orthogonality(output.transform)
         loss.backward()
         scales = [p for name, p in run.model.named_parameters() if name.endswith("alpha") and p.dim() == 0]
+        own = [net.last.alpha for net in run.model.modules() if isinstance(net, TNet) and hasattr(net.last, "alpha")]
+        scales = [p for p in scales if not any(p is other for other in own)]
         before = [scale.detach().clone() for scale in scales]
         optimizer.step()
         for scale, old in zip(scales, before, strict=True):

@@ -78,8 +78,8 @@ def test_with_weight_1_a_run_learns_without_labels(tiny, tmp_path):
     config = dataclasses.replace(QUICK, teacher=str(tmp_path / "teacher"), teacher_weight=1.0, epochs=12)
     figures = train(config, data, tmp_path / "run")
     assert known["last_oa"] > 80
-    # Measured over 5 seeds, with ATEN_CPU_CAPABILITY=default too: the teacher has 100 %, the run 95.8 to 100 %. Chance is
-    # 33 %, and the labels of the training clouds are wrong.
+    # Measured over 5 seeds, with ATEN_CPU_CAPABILITY=default too: the teacher has 100 %, the run 95.8 to 100 %. Chance
+    # is 33 %, and the labels of the training clouds are wrong.
     assert figures["last_oa"] > 67
 
 

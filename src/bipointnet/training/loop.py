@@ -117,7 +117,7 @@ class Run:
             self.forward = torch.compile(self.model, options={"fallback_random": True})  # pyright: ignore[reportAttributeAccessIssue]
         self.network = DistributedDataParallel(self.forward) if workers.count > 1 else self.forward
         self.optimizer = self._make_optimizer()
-        self.relative_steps = RelativeSteps(self.model if config.norm else nn.Module())
+        self.relative_steps = RelativeSteps(self.model)
         self.take_step: Callable[[Tensor], tuple[Tensor, Tensor]] = self.step
         if config.capture and device.type == "cuda" and workers.count == 1:
             self.take_step = CapturedStep(self.step, self.model, self.optimizer, self.points_rng)
