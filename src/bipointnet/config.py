@@ -170,6 +170,9 @@ class Config:
                 raise UserError(f"{f.name} is {value}; expected at least {least}")
             if above is not None and not value > above:
                 raise UserError(f"{f.name} is {value}; expected more than {above}")
+        for name in ("teacher_weight", "temperature"):
+            if self.teacher is None and getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                raise UserError(f"{name} is {getattr(self, name)} without a teacher; expected one with --teacher")
         if not self.teacher_weight <= 1:
             raise UserError(f"teacher_weight is {self.teacher_weight}; expected at most 1")
         if self.teacher is not None and "each" in (self.category, self.fold):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from conftest import blobs
 
+from bipointnet.errors import UserError
 from bipointnet.reproduce.report import lines
 from bipointnet.reproduce.tables import TABLES
 
@@ -146,7 +147,10 @@ def test_a_second_call_waits_for_the_trainings_of_the_first(bipointnet, modelnet
     [
         (["deplo"], "TABLE is 'deplo'; expected one of ablation"),
         (["deploy", "shapes"], "DATA holds shapes; expected a data set of this table: modelnet"),
-        (["deploy", "shapes", "--set", "epoch=3"], "--set is 'epoch=3'; expected NAME=VALUE"),
+        (["deploy", "shapes", "-o", "own", "--set", "epoch=3"], "--set is 'epoch=3'; expected NAME=VALUE"),
+        (["deploy", "shapes", "-o", "own", "--set", "seed=3"], "--set is 'seed=3'; expected NAME=VALUE"),
+        (["deploy", "shapes", "--set", "epochs=3"], "--set makes other runs than those of the table; expected -o"),
+        (["deploy", "shapes", "shapes"], "DATA holds shapes twice"),
     ],
 )
 def test_mistakes_are_one_sentence(bipointnet, words, sentence):
@@ -159,9 +163,17 @@ def test_mistakes_are_one_sentence(bipointnet, words, sentence):
 def test_means_are_over_the_seeds_that_are_there(tmp_path):
     row = next(row for row in TABLES["backbones"].rows if row.seeds == 3)
     for seed, oa in ((0, 80.0), (2, 90.0)):
-        (tmp_path / f"{row.name}-seed{seed}.json").write_text(json.dumps({"last_oa": oa}))
+        (tmp_path / f"{row.name}-seed{seed}.json").write_text(json.dumps({"last_oa": oa, "config": {}}))
     found = next(line for line in lines(TABLES["backbones"], tmp_path) if line.label == row.label)
     assert (found.figures["OA"].ours, found.done, found.seeds) == ((80.0, 90.0), 2, 3)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"config": {}, "model": "pointnet"}'])
+def test_files_that_are_no_results_are_a_sentence(tmp_path, content):
+    row = TABLES["backbones"].rows[0]
+    (tmp_path / f"{row.name}-seed0.json").write_text(content)
+    with pytest.raises(UserError, match=r"delete .* to run it again"):
+        lines(TABLES["backbones"], tmp_path)
 
 
 def test_the_page_is_what_the_results_say():

@@ -85,10 +85,15 @@ def test_with_weight_1_a_run_learns_without_labels(tiny, tmp_path):
 
 def test_a_teacher_of_other_classes_is_refused(tiny, teacher, tmp_path):
     other = dataclasses.replace(tiny, classes=("ball", "stick", "disk"))
-    with pytest.raises(UserError, match="a teacher with classes ball, stick, plate, expected ball, stick, disk as in"):
+    with pytest.raises(UserError, match=r"other classes than this run \(number 3 is plate, expected disk\)"):
         train(dataclasses.replace(QUICK, teacher=teacher), other, tmp_path / "run")
-    with pytest.raises(UserError, match="a teacher with center 'mean', expected 'box' as in this run"):
+    with pytest.raises(UserError, match=r"other center than this run \(mean, expected box\)"):
         train(dataclasses.replace(QUICK, teacher=teacher, center="box"), tiny, tmp_path / "run")
+    held = dataclasses.replace(tiny, held_out=("a.ply", "b.ply"), trained_on=(("c.ply", ""),))
+    saw = dataclasses.replace(held, trained_on=(("b.ply", ""),))
+    train(dataclasses.replace(QUICK, epochs=1), saw, tmp_path / "saw")
+    with pytest.raises(UserError, match=r"trained on 1 of the test files of this run, such as b\.ply"):
+        train(dataclasses.replace(QUICK, teacher=str(tmp_path / "saw")), held, tmp_path / "run")
     with pytest.raises(UserError, match="not a checkpoint of bipointnet"):
         train(dataclasses.replace(QUICK, teacher=str(tmp_path / "none")), tiny, tmp_path / "run")
     assert not (tmp_path / "run" / "result.json").exists()
@@ -97,6 +102,8 @@ def test_a_teacher_of_other_classes_is_refused(tiny, teacher, tmp_path):
 def test_options_that_contradict_are_refused():
     with pytest.raises(UserError, match=r"teacher_weight is 1\.5; expected at most 1"):
         Config(teacher="runs/a", teacher_weight=1.5)
+    with pytest.raises(UserError, match=r"temperature is 3\.0 without a teacher; expected one with --teacher"):
+        Config(temperature=3.0)
     with pytest.raises(UserError, match="found it with `each`"):
         Config(task="part", teacher="runs/a", category="each")
 

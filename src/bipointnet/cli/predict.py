@@ -50,11 +50,11 @@ def predict(
 ) -> None:
     """Classify the cloud in each FILE.
 
-    A PointNet uses up to four times as many points as in training, but no more
-    than 1024 if training had fewer; other networks use as many as in training.
-    Of a larger cloud they use a sample. If a file cannot be read, the others are
-    classified, and the exit code is 2. With --up, clouds are rotated so that the
-    axis that points up is that of the training data.
+    A PointNet with EMA-max uses up to four times as many points as in training,
+    but no more than 1024 if training had fewer; other networks use as many as in
+    training. Of a larger cloud they use a sample. If a file cannot be read, the
+    others are classified, and the exit code is 2. With --up, clouds are rotated
+    so that the axis that points up is that of the training data.
 
     Example: bipointnet predict scan.ply --model chairs.bpn
     """

@@ -9,7 +9,7 @@ import typer
 from bipointnet.cli.common import AS_JSON, complain, empty_table, err, out, plain, print_json, print_line
 from bipointnet.config import Config
 from bipointnet.errors import UserError
-from bipointnet.extras import require
+from bipointnet.extras import import_torch, require
 
 if TYPE_CHECKING:
     from bipointnet.reproduce.jobs import Job
@@ -47,6 +47,8 @@ def reproduce(
     if name not in TABLES:
         raise UserError(f"TABLE is {name!r}; expected one of {', '.join(TABLES)}")
     table = TABLES[name]
+    if changes and results == RESULTS:
+        raise UserError("--set makes other runs than those of the table; expected -o with a folder for their results")
     if data:
         failed = _train(_missing(table, _by_layout(data), _changed(changes), only, results), results, runs, at_once)
         if failed:
@@ -57,16 +59,23 @@ def reproduce(
 def _by_layout(data: list[str]) -> dict[str, str]:
     from bipointnet.data import layout_name
 
-    return {layout_name(each): each for each in data}
+    found: dict[str, str] = {}
+    for each in data:
+        layout = layout_name(each)
+        if layout in found:
+            raise UserError(f"DATA holds {layout} twice, in {found[layout]} and {each}; name one of them")
+        found[layout] = each
+    return found
 
 
 def _changed(changes: list[str]) -> dict[str, Any]:
     """The values of --set. A value is read as TOML, or else is a string."""
     found: dict[str, Any] = {}
     for change in changes:
-        name, equals, value = change.partition("=")
-        if not equals or name not in Config.__annotations__:
-            raise UserError(f"--set is {change!r}; expected NAME=VALUE with an option of `bipointnet train`")
+        given, equals, value = change.partition("=")
+        name = given.replace("-", "_")
+        if not equals or name not in Config.__annotations__ or name == "seed":
+            raise UserError(f"--set is {change!r}; expected NAME=VALUE with an option of `bipointnet train` but seed")
         try:
             found[name] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
@@ -98,6 +107,7 @@ def _train(jobs: "list[Job]", results: Path, runs: Path, at_once: int | None) ->
         return []
     require("training", "torch", "safetensors")
     if at_once is None:
+        import_torch()
         import torch
 
         at_once = 3 if torch.cuda.is_available() else 1

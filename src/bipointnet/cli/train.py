@@ -109,6 +109,8 @@ def train(
     if each and values.get("recipe") == "auto":
         raise UserError("--recipe auto is for one network; found it with `each`; leave one of the two out")
     _check_init(init, each)
+    if settings.teacher is not None and identify(Path(settings.teacher)).packed:
+        raise UserError(f"{settings.teacher}: a packed model; expected a run folder or a checkpoint for --teacher")
     if skip_bad and each:
         raise UserError("--skip-bad is for files of your own; found it with `each`; leave one of the two out")
     folder = folder or _default_folder(data, settings)

@@ -85,7 +85,7 @@ def inspect_run(path: Path) -> dict[str, Any]:
             "distances": counted.distances,
         },
         "bytes": {"deployed": deployed_bytes(run.network)},
-        "training": {"data": run.data, "epoch": run.facts["epoch"], **dataclasses.asdict(run.config)},
+        "training": {"data": run.data, "epoch": run.facts["epoch"], **dataclasses.asdict(run.config), "up": run.up},
     }
 
 

@@ -28,7 +28,7 @@ from bipointnet.errors import UserError
 from bipointnet.nn.calibrate import Calibrated
 
 Function = TypeVar("Function", bound=Callable)
-_LONGEST_TABLE = 4096  # a longer table takes longer than the values that are needed
+LONGEST_TABLE = 4096  # a longer table takes longer than the values that are needed
 
 
 def _constant_when_compiled(function: Function) -> Function:
@@ -48,16 +48,16 @@ _tables: dict[torch.device, Tensor] = {}
 
 @_constant_when_compiled
 def _table(device: torch.device) -> Tensor:
-    """delta(1), ..., delta(_LONGEST_TABLE) in float64."""
+    """delta(1), ..., delta(LONGEST_TABLE) in float64."""
     if device not in _tables:
-        values = [delta(n) for n in range(1, _LONGEST_TABLE + 1)]
+        values = [delta(n) for n in range(1, LONGEST_TABLE + 1)]
         _tables[device] = torch.tensor(values, dtype=torch.float64, device=device)
     return _tables[device]
 
 
 def deltas(counts: Tensor, most: int) -> Tensor:
     """delta(n) of each of `counts`, integers from 1 to `most`, in float64."""
-    if most <= _LONGEST_TABLE:
+    if most <= LONGEST_TABLE:
         return _table(counts.device)[counts - 1]
     values, places = counts.unique(return_inverse=True)
     return torch.tensor([delta(n) for n in values.tolist()], dtype=torch.float64, device=counts.device)[places]

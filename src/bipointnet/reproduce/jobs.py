@@ -55,11 +55,14 @@ class Job:
 def read_result(path: Path) -> dict[str, Any] | None:
     """The content of a result file; None if there is none."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except ValueError as error:
         raise UserError(f"{path}: not valid JSON ({error}); delete it to run it again") from error
+    if not isinstance(found, dict) or "config" not in found:
+        raise UserError(f"{path}: not a result of `bipointnet train`; delete it to run it again")
+    return found
 
 
 def is_done(job: Job, results: Path) -> bool:
@@ -93,32 +96,62 @@ def _locked(folder: Path) -> Iterator[IO[bytes]]:
 
 
 class _Training:
-    """A process that trains a job into runs/NAME, with its output in runs/NAME.log."""
+    """The processes of a job, one after the other: train it into runs/NAME and, for some, evaluate corrupted clouds.
+
+    Their messages go to runs/NAME.log.
+    """
 
     def __init__(self, job: Job, runs: Path, lock: IO[bytes]) -> None:
-        self.job, self.folder, self.log = job, runs / job.name, runs / f"{job.name}.log"
+        self.job, self.folder, self.log, self.lock = job, runs / job.name, runs / f"{job.name}.log", lock
+        self.corruptions = runs / f"{job.name}-corruptions.json"
         options = runs / f"{job.name}.toml"
         write_beside(options, job.toml.encode())
         started = is_run(self.folder) or any(self.folder.glob(f"*/{STATE}"))
-        command = [sys.executable, "-m", "bipointnet", "train", job.data, "--config", str(options)]
-        command += ["-o", str(self.folder), *(["--resume"] if started else [])]
-        with self.log.open("ab") as log:
-            # In a session of its own, so that Ctrl-C in the terminal reaches it once, through `stop`.
-            self.process = subprocess.Popen(
-                command,
+        train = ["train", job.data, "--config", str(options), "-o", str(self.folder)]
+        evaluate = ["eval", str(self.folder), job.data, "--corruptions", "--json"]
+        self.waiting = [(evaluate, self.corruptions)] if job.corrupted else []
+        self.process = self._start([*train, "--resume"] if started else train, self.log)
+
+    def _start(self, words: list[str], output: Path) -> "subprocess.Popen[bytes]":
+        with self.log.open("ab") as log, output.open("ab" if output == self.log else "wb") as out:
+            # In a session of its own, so that Ctrl-C in the terminal does not reach it, but `stop` does.
+            return subprocess.Popen(
+                [sys.executable, "-m", "bipointnet", *words],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=out,
                 stderr=log,
-                pass_fds=[lock.fileno()],
+                pass_fds=[self.lock.fileno()],
                 start_new_session=True,
             )
 
+    def has_ended(self) -> bool:
+        """Whether all processes have ended, or one has failed; starts the next one."""
+        if self.process.poll() is None:
+            return False
+        if self.process.returncode or not self.waiting:
+            return True
+        self.process = self._start(*self.waiting.pop(0))
+        return False
+
     def stop(self) -> None:
         """Let the run save its state and end."""
-        self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(signal.SIGTERM)
+
+    def result(self) -> dict[str, Any] | None:
+        """The content of the result file; None if a process failed."""
+        found = None if self.process.returncode else read_result(self.folder / "result.json")
+        if found is None:
+            return None
+        found["data"] = Path(self.job.data).name  # not the path on this machine
+        if self.job.corrupted:
+            measured = json.loads(self.corruptions.read_text(encoding="utf-8"))
+            found |= {"corrupted_oa": measured["mean"], "corruptions": measured["corruptions"]}
+        return found
 
     def why(self) -> str:
-        """The last line of the log."""
+        """Why a process failed: the signal that killed it, or the last line of the log."""
+        if self.process.returncode < 0:
+            return f"killed by {signal.Signals(-self.process.returncode).name}"
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {self.process.returncode}"
 
@@ -138,29 +171,16 @@ def train_jobs(
                 while waiting and len(running) < at_once:
                     running.append(_Training(waiting.pop(0), runs, lock))
                 time.sleep(POLL_SECONDS)
-                for training in [each for each in running if each.process.poll() is not None]:
+                for training in [each for each in running if each.has_ended()]:
                     running.remove(training)
-                    on_end(training.job, _finish(training, results))
+                    found = training.result()
+                    if found is not None:
+                        content = (json.dumps(found, indent=2) + "\n").encode()
+                        write_beside(results / f"{training.job.name}.json", content)
+                    on_end(training.job, training.why() if found is None else None)
         finally:
             for training in running:
                 training.stop()
             for training in running:
                 training.process.wait()
         return interrupts.number
-
-
-def _finish(training: _Training, results: Path) -> str | None:
-    """Copy the result of a training that has ended; returns the reason if there is none."""
-    found = None if training.process.returncode else read_result(training.folder / "result.json")
-    if found is None:
-        return training.why()
-    found["data"] = Path(training.job.data).name  # not the path on this machine
-    if training.job.corrupted:
-        command = [sys.executable, "-m", "bipointnet", "eval", str(training.folder), training.job.data]
-        done = subprocess.run([*command, "--corruptions", "--json"], capture_output=True, text=True)
-        if done.returncode:
-            return done.stderr.strip().splitlines()[-1]
-        measured = json.loads(done.stdout)
-        found |= {"corrupted_oa": measured["mean"], "corruptions": measured["corruptions"]}
-    write_beside(results / f"{training.job.name}.json", (json.dumps(found, indent=2) + "\n").encode())
-    return None

@@ -4,6 +4,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
+from bipointnet.errors import UserError
 from bipointnet.reproduce.jobs import read_result
 from bipointnet.reproduce.tables import Row, Table
 
@@ -30,7 +31,10 @@ class Line(NamedTuple):
 
 def _value(result: dict[str, Any], key: str) -> float:
     """An entry of result.json. A network for all categories has its scores in one place."""
-    return result[key] if key in result else result["scores"][key]
+    found = result.get(key, result.get("scores", {}).get(key))
+    if not isinstance(found, int | float):
+        raise UserError(f"a result of {result.get('model')} has no {key}; delete its file to run it again")
+    return found
 
 
 def line(row: Row, results: Path) -> Line:

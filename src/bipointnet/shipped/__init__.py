@@ -60,6 +60,8 @@ def hint(path: Path) -> str:
     """
     if path.name != str(path):
         return ""
+    if str(path) in names():
+        return "; this is the name of a shipped packed model, which has no run"
     close = difflib.get_close_matches(path.name.lower(), names())
     meant = " or ".join(repr(name) for name in close)
     return "; `bipointnet models` lists the shipped models" + (f"; did you mean {meant}?" if close else "")

@@ -24,27 +24,26 @@ Step = Callable[[Tensor], tuple[Tensor, Tensor]]
 class CapturedStep:
     """Calls of `step(rows)` by replaying a CUDA graph, which the first call records.
 
-    Args:
-        step: one training step, which changes `model` and `optimizer` and draws from `generator` and from PyTorch's own
-            generator. It must not read values of tensors on the CPU.
-        model, optimizer, generator: what recording must leave as it was.
+    A step changes `model` and `optimizer`, and draws from `generator` and from PyTorch's own generator. It must not
+    read values of tensors on the CPU. Every call must pass the same function, and as many rows as the first one.
 
-    Every call must pass as many rows as the first one.
+    Args:
+        model, optimizer, generator: what recording must leave as it was.
     """
 
-    def __init__(self, step: Step, model: nn.Module, optimizer: Optimizer, generator: Generator) -> None:
-        self.step, self.model, self.optimizer, self.generator = step, model, optimizer, generator
+    def __init__(self, model: nn.Module, optimizer: Optimizer, generator: Generator) -> None:
+        self.model, self.optimizer, self.generator = model, optimizer, generator
         self.graph: torch.cuda.CUDAGraph | None = None
         self.rows = self.loss = self.correct = torch.empty(0)  # what the graph reads and writes
 
-    def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, step: Step, rows: Tensor) -> tuple[Tensor, Tensor]:
         if self.graph is None:
-            self.graph = self._record(rows)
+            self.graph = self._record(step, rows)
         self.rows.copy_(rows)
         self.graph.replay()
         return self.loss.clone(), self.correct.clone()
 
-    def _record(self, rows: Tensor) -> torch.cuda.CUDAGraph:
+    def _record(self, step: Step, rows: Tensor) -> torch.cuda.CUDAGraph:
         self.rows = rows.clone()
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)
@@ -53,11 +52,11 @@ class CapturedStep:
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for _ in range(WARM_UP_STEPS):
-                    self.step(self.rows)
+                    step(self.rows)
             torch.cuda.current_stream().wait_stream(side)
             try:
                 with torch.cuda.graph(graph):
-                    self.loss, self.correct = self.step(self.rows)
+                    self.loss, self.correct = step(self.rows)
             except RuntimeError as error:
                 reason = str(error).splitlines()[0]
                 raise UserError(

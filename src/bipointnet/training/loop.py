@@ -25,6 +25,7 @@ from bipointnet.evaluation.probe import probe
 from bipointnet.files import remove_leftovers
 from bipointnet.models import Output, build, checkpoint
 from bipointnet.nn import calibrate, init_biases, set_progress
+from bipointnet.nn.pools import LONGEST_TABLE
 from bipointnet.training import augment, facts, recipes
 from bipointnet.training.capture import CapturedStep
 from bipointnet.training.compile_check import compare_gradients
@@ -102,7 +103,7 @@ class Run:
         first = self.draw(next(self.batches(1)))[0]
         self.teacher = None
         if config.teacher is not None:
-            self.teacher = Teacher(config, self.task.classes, self.task.categories, data.channels, device)
+            self.teacher = Teacher(config, self.task.classes, self.task.categories, data, device)
         torch.manual_seed(derive_seed(config.seed, "weights"))
         sizes = len(self.task.classes), data.channels, len(self.task.categories)
         self.model = build(config, *sizes)
@@ -118,9 +119,9 @@ class Run:
         self.network = DistributedDataParallel(self.forward) if workers.count > 1 else self.forward
         self.optimizer = self._make_optimizer()
         self.relative_steps = RelativeSteps(self.model)
-        self.take_step: Callable[[Tensor], tuple[Tensor, Tensor]] = self.step
-        if config.capture and device.type == "cuda" and workers.count == 1:
-            self.take_step = CapturedStep(self.step, self.model, self.optimizer, self.points_rng)
+        # Shifts of more points are computed on the CPU, which a captured step must not do.
+        captured = config.capture and device.type == "cuda" and workers.count == 1 and config.points <= LONGEST_TABLE
+        self.captured = CapturedStep(self.model, self.optimizer, self.points_rng) if captured else None
 
     def _to_device(self, split: Split) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(split.points).to(self.device), torch.from_numpy(split.labels).to(self.device)
@@ -208,6 +209,10 @@ class Run:
         self.relative_steps(self.optimizer.step)
         return loss.detach(), (output.logits.detach().argmax(dim=-1) == target).float().mean()
 
+    def take_step(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """A step as `step` makes it, captured if the run captures steps."""
+        return self.step(rows) if self.captured is None else self.captured(self.step, rows)
+
     def evaluate(self) -> dict[str, float]:
         return self.task.evaluate(self.forward, self.test_clouds, self.test_labels)
 
@@ -229,8 +234,8 @@ class Run:
         start, self.partial = self.partial, None
         self.network.train()
         set_progress(self.model, (epoch - 1) / self.config.epochs)
-        losses = [] if start is None else list(start.losses)
-        correct = [] if start is None else list(start.correct)
+        losses = [] if start is None else list(start.losses.to(self.device))
+        correct = [] if start is None else list(start.correct.to(self.device))
         for step, rows in enumerate(self.batches(epoch, start), start=len(losses)):
             for group in self.optimizer.param_groups:
                 group["lr"].fill_(learning_rate(self.config, epoch - 1 + step / self.steps))

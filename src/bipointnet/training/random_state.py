@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from bipointnet.errors import UserError
+
 
 @dataclass(frozen=True)
 class RandomState:
@@ -28,6 +30,11 @@ class RandomState:
         return cls(points_rng.get_state(), torch.cuda.get_rng_state() if on_gpu else torch.get_rng_state())
 
     def restore(self, points_rng: Generator) -> None:
+        if self.points.shape != points_rng.get_state().shape:
+            raise UserError(
+                f"the run stopped within an epoch on another kind of device, found {points_rng.device.type} now; "
+                "continue it there with --device"
+            )
         points_rng.set_state(self.points)
         set_state = torch.cuda.set_rng_state if points_rng.device.type == "cuda" else torch.set_rng_state
         set_state(self.dropout)

@@ -7,13 +7,15 @@ L is the loss of the task, s and t are the logits of the run and of its teacher,
 arXiv:1503.02531.) The teacher sees the same augmented clouds as the run.
 """
 
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bipointnet.config import Config
+from bipointnet.config import Config, from_mapping
+from bipointnet.data.dataset import PointClouds
 from bipointnet.errors import UserError
 from bipointnet.models import checkpoint
 
@@ -36,30 +38,42 @@ class Teacher:
 
     Args:
         config: of the run; names the teacher.
-        classes, categories, channels: what the run classifies and reads; the teacher must agree.
+        classes, categories: what the run predicts, and the categories that it reads; the teacher must agree.
+        data: of the run. The teacher must not have seen its test clouds.
         device: where the run computes.
     """
 
     def __init__(
-        self, config: Config, classes: tuple[str, ...], categories: tuple[str, ...], channels: int, device: torch.device
+        self,
+        config: Config,
+        classes: tuple[str, ...],
+        categories: tuple[str, ...],
+        data: PointClouds,
+        device: torch.device,
     ) -> None:
         assert config.teacher is not None
         path = Path(config.teacher)
         network, facts = checkpoint.load_run(path)
-        own = {
-            "task": config.task,
-            "classes": list(classes),
-            "categories": list(categories),
-            "channels": channels,
-            "center": config.center,
-        }
-        for name, expected in own.items():
-            found = facts["config"].get(name, "mean") if name in ("task", "center") else facts.get(name, [])
+        theirs = from_mapping(str(path), facts["config"])
+        for name, found, expected in (
+            ("task", theirs.task, config.task),
+            ("channels", facts["channels"], data.channels),
+            ("center", theirs.center, config.center),
+            ("classes", facts["classes"], list(classes)),
+            ("categories", facts.get("categories", []), list(categories)),
+            ("training data", theirs.fold, config.fold),
+        ):
             if found != expected:
                 raise UserError(
-                    f"{path}: a teacher with {name} {_short(found)}, expected {_short(expected)} as in this run; name "
-                    "another run with --teacher"
+                    f"{path}: a teacher with other {name} than this run ({_difference(found, expected)}); name another "
+                    "run with --teacher"
                 )
+        seen = {file for file, *_ in facts.get("trained_on", ())} & set(data.held_out)
+        if seen:
+            raise UserError(
+                f"{path}: a teacher that was trained on {len(seen)} of the test files of this run, such as "
+                f"{min(seen)}; name another run with --teacher"
+            )
         self.weight, self.temperature = config.teacher_weight, config.temperature
         self.network: nn.Module = network.to(device).requires_grad_(False)
         if config.compile:
@@ -72,7 +86,10 @@ class Teacher:
         return (1 - self.weight) * loss + self.weight * distillation(logits, known, self.temperature)
 
 
-def _short(value: object) -> str:
-    if not isinstance(value, list):
-        return repr(value)
-    return ", ".join(value[:3]) + (f" and {len(value) - 3} more" if len(value) > 3 else "") or "none"
+def _difference(found: object, expected: object) -> str:
+    """The first difference of two lists, or the two values."""
+    if isinstance(found, list) and isinstance(expected, list):
+        pairs = enumerate(zip_longest(found, expected, fillvalue="none"), 1)
+        place, (one, other) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
+        return f"number {place} is {one}, expected {other}"
+    return f"{found}, expected {expected}"
