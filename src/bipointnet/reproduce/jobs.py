@@ -24,9 +24,9 @@ from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.reproduce.tables import Row
 from bipointnet.training.interrupts import Interrupts
-from bipointnet.training.resume_options import STATE, is_run
+from bipointnet.training.resume_options import MAY_CHANGE, STATE, is_run
 
-SAME_FIGURES = ("device", "compile", "capture")  # options that change how a run computes, not what
+SAME_FIGURES = (*MAY_CHANGE, "compile")
 POLL_SECONDS = 0.2
 
 

@@ -8,6 +8,7 @@ from bipointnet.config import Config, from_mapping
 from bipointnet.errors import UserError
 
 STATE = "resume.safetensors"
+MAY_CHANGE = ("device", "capture")  # options that change how a run computes, but no number beyond rounding
 
 
 def is_run(folder: Path) -> bool:
@@ -24,7 +25,7 @@ def started_config(folder: Path, given: dict[str, Any]) -> Config:
         raise UserError(f"{path}: cannot be read ({error}); expected the file that `bipointnet train` wrote") from error
     for name, value in given.items():
         before = getattr(started, name)
-        if name not in ("device", "capture") and before != value:
+        if name not in MAY_CHANGE and before != value:
             raise UserError(
                 f"{folder}: the run was started with {name} = {before!r}, found {value!r} now; "
                 "resume with the same options, or choose another folder with -o"

@@ -30,6 +30,7 @@ from bipointnet.extras import install_hint, installed
 from bipointnet.files import write_beside
 from bipointnet.models import checkpoint
 from bipointnet.training.partial import Partial
+from bipointnet.training.resume_options import MAY_CHANGE
 
 EVALUATED = ("test_oa", "test_macc", "test_miou", "confidence", "entropy", "regularizer", "zero_gradient")
 COLUMNS: tuple[str, ...] = ("epoch", "lr", "loss", "train_oa", *EVALUATED, "seconds")
@@ -99,7 +100,7 @@ def require_same_config(folder: Path, started: dict[str, Any], config: Config) -
     """Raise UserError if a run was started with other options than `config` has."""
     before = dataclasses.asdict(from_mapping(str(folder), started))
     for name, value in dataclasses.asdict(config).items():
-        if name not in ("device", "capture") and before[name] != value:  # these two change no number
+        if name not in MAY_CHANGE and before[name] != value:
             raise UserError(
                 f"{folder}: the run was started with {name} = {before[name]!r}, found {value!r} now; "
                 "resume with the same options, or choose another folder with -o"
