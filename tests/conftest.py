@@ -25,6 +25,9 @@ _CAPABILITY = os.environ.get("ATEN_CPU_CAPABILITY", "best")
 os.environ.setdefault(
     "TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/bipointnet-inductor-{os.getuid()}-{_CAPABILITY}"
 )
+# Without a GPU, Triton interprets its kernels. It reads this when it is imported.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
 # A shell starts a job in the background with Ctrl-C ignored, and programs that tests start would inherit that.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -30,8 +30,8 @@ MODULES = {
     "evaluation": "__init__ bench_torch evaluate from_file inputs inspection metrics model_file networks predictor "
     "probe robustness rounding segmentation unlike verify_torch",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
-    "nn": "__init__ calibrate codes concat_linear conv cost distinct farthest_gpu fused_pool geometry grouped hooks "
-    "init linear methods names observe pools product scatter sign",
+    "nn": "__init__ calibrate codes concat_linear conv cost distinct farthest_gpu fused_layer fused_pool geometry gpu "
+    "grouped hooks init linear methods names nearest_gpu norm_gpu observe pools product scatter sign",
     "packing": "__init__ analysis axes bits container cost distances float64 fold graph group_search interpolation "
     "lower methods neighbors pack program read_gather read_graphs read_layers read_math read_products read_views "
     "reading record runs searches sizes values",

@@ -29,6 +29,7 @@ from torch.utils._pytree import tree_leaves
 from bipointnet.convert.sites import Site, called_name, chain_to, runs_forward
 from bipointnet.errors import UserError
 from bipointnet.nn.concat_linear import ConcatLinear
+from bipointnet.nn.fused_layer import NormalizedLayer
 from bipointnet.nn.fused_pool import PooledLayer, fused_layers
 
 RECTIFIERS = ("elu", "silu", "mish", "hardswish", "softplus")
@@ -113,7 +114,7 @@ def leaf_modules(root: nn.Module) -> set[nn.Module]:
         return home.startswith(("torch.nn.modules.", "bipointnet.nn.")) and not home.endswith((".module", ".container"))
 
     def leaf(module: nn.Module) -> bool:
-        fused = isinstance(module, (PooledLayer, ConcatLinear))
+        fused = isinstance(module, (PooledLayer, ConcatLinear, NormalizedLayer))
         return not fused and (any(map(known, type(module).__mro__)) or is_linear(module))
 
     return {module for module in root.modules() if module is not root and leaf(module)}

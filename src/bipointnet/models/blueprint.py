@@ -20,6 +20,7 @@ from bipointnet.nn import (
     MaxPool,
     MeasuredMax,
     Method,
+    NormalizedLayer,
     PooledLayer,
     Reads,
     as_linear,
@@ -120,8 +121,9 @@ class Blueprint:
 
     def finish(self, linear: nn.Module, outputs: int) -> nn.Sequential:
         """The given layer -> BatchNorm -> activation."""
-        norm = [PointNorm(outputs)] if self.norm else []
-        return nn.Sequential(linear, *norm, self.activation())
+        if self.norm:
+            return NormalizedLayer(linear, PointNorm(outputs), self.activation())
+        return nn.Sequential(linear, self.activation())
 
     def last(self, inputs: int, num_classes: int) -> nn.Module:
         """The layer of logits."""

@@ -8,6 +8,7 @@ from bipointnet.nn.calibrate import Calibrated, calibrate
 from bipointnet.nn.concat_linear import ConcatLinear
 from bipointnet.nn.conv import BinaryConv, PointPool
 from bipointnet.nn.cost import Operations, deployed_bytes, operations
+from bipointnet.nn.fused_layer import NormalizedLayer
 from bipointnet.nn.fused_pool import PooledLayer, fused_layers, in_full
 from bipointnet.nn.grouped import BinaryGrouped, GroupedLinear
 from bipointnet.nn.init import Reads, init_biases, mark_input
@@ -41,6 +42,7 @@ __all__ = [
     "MeanPool",
     "MeasuredMax",
     "Method",
+    "NormalizedLayer",
     "Operations",
     "PointPool",
     "PooledLayer",

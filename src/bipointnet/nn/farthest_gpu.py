@@ -15,7 +15,7 @@ MAX_POINTS = 8192  # that fit in registers
 
 
 @triton.jit
-def _sample(cloud, start, picks, gaps, total, count, SLOTS: tl.constexpr):
+def _sample(cloud, start, picks, gaps, total, COUNT: tl.constexpr, SLOTS: tl.constexpr):
     row = tl.program_id(0)
     slot = tl.arange(0, SLOTS)
     here = slot < total
@@ -25,14 +25,14 @@ def _sample(cloud, start, picks, gaps, total, count, SLOTS: tl.constexpr):
     z = tl.load(xs + 2 * total + slot, mask=here, other=0.0)
     gap = tl.where(here, x * 0.0 + float("inf"), -1.0)
     last = tl.load(start + row).to(tl.int32)
-    for step in range(1, count):
+    for step in range(1, COUNT):
         dx = x - tl.load(xs + last)
         dy = y - tl.load(xs + total + last)
         dz = z - tl.load(xs + 2 * total + last)
         gap = tl.minimum(gap, dx * dx + dy * dy + dz * dz)
         far, last = tl.max(gap, 0, return_indices=True)  # of equal values the first
-        tl.store(picks + row * count + step, last)
-        tl.store(gaps + row * count + step, far)
+        tl.store(picks + row * COUNT + step, last)
+        tl.store(gaps + row * COUNT + step, far)
 
 
 def sample(cloud: Tensor, start: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -45,9 +45,9 @@ def sample(cloud: Tensor, start: Tensor, count: int) -> tuple[Tensor, Tensor]:
     slots = triton.next_power_of_2(total)
     warps = min(max(slots // 256, 1), 16)
     kernel: Any = _sample
-    kernel[(clouds,)](cloud.mT.contiguous(), start, picks, gaps, total, count, SLOTS=slots, num_warps=warps)
+    kernel[(clouds,)](cloud.mT.contiguous(), start, picks, gaps, total, COUNT=count, SLOTS=slots, num_warps=warps)
     return picks, gaps
 
 
 def supports(cloud: Tensor) -> bool:
-    return cloud.is_cuda and cloud.shape[2] == 3 and cloud.shape[1] <= MAX_POINTS
+    return cloud.shape[2] == 3 and cloud.shape[1] <= MAX_POINTS

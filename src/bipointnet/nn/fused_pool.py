@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from bipointnet.nn.calibrate import Calibrated
 from bipointnet.nn.concat_linear import ConcatLinear
 from bipointnet.nn.distinct import distinct_codes
+from bipointnet.nn.fused_layer import HALF_AS_BFLOAT, on_gpu, plain_signs, track
 from bipointnet.nn.hooks import preserved_modes
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.pools import EntropyMax, MaxPool
@@ -103,15 +104,83 @@ class _SecondMoment(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor) -> Tensor:
         small = a.half()
         ctx.save_for_backward(small)
-        whole = len(a) // EXACT_IN_HALF * EXACT_IN_HALF
-        blocks, rest = small[:whole].reshape(-1, EXACT_IN_HALF, a.shape[1]), small[whole:]
-        return (blocks.mT @ blocks).sum(dim=0, dtype=a.dtype) + (rest.T @ rest).to(a.dtype)
+        return _second_moment(small).to(a.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         (a,) = ctx.saved_tensors
         g = (grads[0] + grads[0].T).to(torch.bfloat16)  # as in nn.product
         return (a.to(torch.bfloat16) @ g).to(grads[0].dtype)
+
+
+def _second_moment(signs: Tensor) -> Tensor:
+    """a^T . a of rows of +-1 in float16, as exact integers: (R, K) -> (K, K) float32."""
+    whole = len(signs) // EXACT_IN_HALF * EXACT_IN_HALF
+    blocks, rest = signs[:whole].reshape(-1, EXACT_IN_HALF, signs.shape[1]), signs[whole:]
+    return (blocks.mT @ blocks).sum(dim=0, dtype=torch.float32) + (rest.T @ rest).float()
+
+
+class _PeakLayer(torch.autograd.Function):
+    """sign, product, BatchNorm and maximum over points as one step, with the kernels of norm_gpu.
+
+    Shapes: x (B, N, K), w (M, K) of +-1, scale () or (M,), weight and bias of the norm (M,) -> y (B, M), and mean and
+    variance of the product with its scale, (M,) each.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, w: Tensor, scale: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        from bipointnet.nn import norm_gpu
+
+        a = norm_gpu.signs(x)
+        rows = a.flatten(0, 1)
+        middle = rows.sum(dim=0, dtype=torch.float32) / len(rows)  # (K,)
+        covariance = _second_moment(rows) / len(rows) - middle.outer(middle)
+        mean, variance = w @ middle, ((w @ covariance) * w).sum(dim=1)  # (M,)
+        inverse = torch.rsqrt(scale**2 * variance + eps)
+        factor = weight * scale * inverse
+        rising = torch.where(factor >= 0, 1.0, -1.0)
+        best, winners = _peak(a, (w * rising.unsqueeze(1)).half())
+        peak = best.float() * rising
+        ctx.save_for_backward(x, a, w, scale, weight, winners, peak, middle, covariance, mean, variance, inverse)
+        ctx.slope = slope
+        found = scale * mean, scale**2 * variance
+        ctx.mark_non_differentiable(*found)
+        return (peak - mean) * factor + bias, *found
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        from bipointnet.nn import norm_gpu
+
+        x, a, w, scale, weight, winners, peak, middle, covariance, mean, variance, inverse = ctx.saved_tensors
+        g, total = grads[0], grads[0].sum(dim=0)
+        product = (g * (peak - mean)).sum(dim=0)  # (M,): the gradient of the factor
+        factor = weight * scale * inverse
+        grad_variance = product * weight * scale * -0.5 * inverse**3  # of the scaled product
+        grad_scale = product * weight * inverse + grad_variance * 2 * scale * variance
+        grad_mean, grad_variance = -total * factor, grad_variance * scale**2
+        spread = w @ covariance  # (M, K)
+        grad_w = grad_mean.outer(middle) + 2 * grad_variance.unsqueeze(1) * spread
+        grad_covariance = w.T @ (grad_variance.unsqueeze(1) * w)  # (K, K)
+        row = (w.T @ grad_mean - 2 * grad_covariance @ middle) / a.shape[:2].numel()
+        mixed = 2 / a.shape[:2].numel() * grad_covariance
+        grad_a, grad_peak = _peak_gradients(a, w, winners, g * factor, mixed)
+        grad_x = norm_gpu.sign_gradient(grad_a, x.flatten(0, 1), ctx.slope, row).view(x.shape)
+        grad_scale = grad_scale.sum() if scale.dim() == 0 else grad_scale
+        return grad_x, grad_w + grad_peak, grad_scale, product * scale * inverse, total, None, None
+
+
+def _peak_gradients(a: Tensor, w: Tensor, winners: Tensor, g: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of signs (R, K), with a . mixed added, and of w (M, K), from the gradient g (B, M) of the maxima."""
+    as_bfloat = a.flatten(0, 1).view(torch.bfloat16)
+    if a.shape[1] <= MANY_WINNERS:
+        dense = g.new_zeros(*a.shape[:2], len(w), dtype=torch.bfloat16)
+        dense = dense.scatter_(1, winners.unsqueeze(1), g.unsqueeze(1).bfloat16()).flatten(0, 1)  # (R, M)
+        grad_w = (dense.T @ as_bfloat).float() * HALF_AS_BFLOAT
+        return (dense @ w.bfloat16()).addmm_(as_bfloat, (HALF_AS_BFLOAT * mixed).bfloat16()), grad_w
+    grad_a, grad_w = _gather_gradients(a.float(), w, winners, g)
+    return grad_a.flatten(0, 1) + as_bfloat @ (HALF_AS_BFLOAT * mixed).bfloat16(), grad_w
 
 
 class PooledLayer(nn.Module, Calibrated):
@@ -150,6 +219,8 @@ class PooledLayer(nn.Module, Calibrated):
         # A scale per point makes the product a float: fusing gains nothing, and rounding could change bits.
         scaled = isinstance(self.linear, BinaryLinear) and self.linear.method.scales_points
         if self.fused and self.norm is not None and isinstance(self.pool, MaxPool) and not scaled:
+            if self.norm.training and self.activation is None and plain_signs(self.linear) and on_gpu(x):
+                return self._on_gpu(x, self.norm) - self.pool.shift(x, counts)
             with without_autocast(x):  # it would round the products
                 x = x.to(torch.promote_types(x.dtype, self.norm.weight.dtype))
                 return self._after_maximum(x, self.norm) - self.pool.shift(x, counts)
@@ -163,6 +234,17 @@ class PooledLayer(nn.Module, Calibrated):
         if not counted or not isinstance(self.linear, BinaryLinear):
             return None
         return distinct_codes(self.linear, x, tuple(x.shape[:-2]))
+
+    def _on_gpu(self, x: Tensor, norm: nn.BatchNorm1d) -> Tensor:
+        linear: Any = self.linear
+        w, scale = linear.method.binarize_weight(linear), linear.method.scale(linear)
+        clouds = x.reshape(-1, *x.shape[-2:]).contiguous()
+        found: Any = _PeakLayer.apply(clouds, w, scale, norm.weight, norm.bias, norm.eps, linear.method.slope)
+        y, mean, variance = found
+        if linear.bias is not None:  # BatchNorm takes it out again
+            mean, y = mean + linear.bias.detach(), y + 0 * linear.bias
+        track(norm, mean, variance, clouds.shape[:2].numel())
+        return y.reshape(*x.shape[:-2], -1)
 
     def _after_maximum(self, x: Tensor, norm: nn.BatchNorm1d) -> Tensor:
         linear: Any = self.linear
@@ -195,10 +277,7 @@ class PooledLayer(nn.Module, Calibrated):
             covariance = centered.T @ centered / len(rows)  # (K, K)
         mean = scale * (w @ middle) + bias  # (M,)
         variance = scale**2 * ((w @ covariance) * w).sum(dim=1)
-        with torch.no_grad():
-            norm.running_mean.lerp_(mean, norm.momentum)  # pyright: ignore
-            norm.running_var.lerp_(variance * (len(rows) / max(len(rows) - 1, 1)), norm.momentum)  # pyright: ignore
-            norm.num_batches_tracked.add_(1)  # pyright: ignore
+        track(norm, mean, variance, len(rows))
         return mean, variance
 
 

@@ -23,13 +23,13 @@ gradients to coordinates; gathered and interpolated features have gradients.
 
 import math
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.library import custom_op
 
+from bipointnet.nn.gpu import runs_kernels
 from bipointnet.nn.observe import observed
 
 # Distances in memory at once, 8 bytes each: 8 MiB, and on a GPU 2 GiB, where every block waits for kernel launches.
@@ -284,7 +284,7 @@ def _steps(cloud: Tensor, start: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
     Shapes: cloud (B, N, C), start (B, 1, 1) -> picks (B, count), gaps (B, count), the first of them infinite
     """
-    if cloud.is_cuda and find_spec("triton"):
+    if runs_kernels(cloud):
         from bipointnet.nn import farthest_gpu
 
         if farthest_gpu.supports(cloud):
@@ -322,22 +322,35 @@ def _farthest_points_shape(points: Tensor, count: int) -> Tensor:
     return points.new_empty(points.shape[0], count, dtype=torch.int64)
 
 
+def _smallest_keys(around: Tensor, cloud: Tensor, k: int, room: int) -> Tensor:
+    """The k smallest keys of each center, sorted: the bits of its squared distances, with positions in `room`.
+
+    Shapes: around (B, M, C), cloud (B, N, C), both on the grid -> (B, M, k) int64
+    """
+    if runs_kernels(cloud):
+        from bipointnet.nn import nearest_gpu
+
+        if nearest_gpu.supports(cloud):
+            return nearest_gpu.smallest_keys(around, cloud, k, room)
+    place = torch.arange(cloud.shape[1], device=cloud.device)
+    keys = place.new_empty(*around.shape[:2], k)
+    for rows, square in _blocks(_left(around), _right(cloud)):
+        block = square.view(torch.int64).bitwise_and_(~room).bitwise_or_(place)
+        keys[:, rows] = block.topk(k, largest=False).values
+    return keys
+
+
 def _nearest(centers: Tensor, points: Tensor, ties: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k <= N nearest, nearest first: index (B, M, k), square (B, M, k)."""
     _check_values("nearest", centers=centers, points=points, ties=ties)
-    clouds, total, _ = points.shape
+    total = points.shape[1]
     order = _lexicographic(ties)
     (around, cloud), step = _grid(centers, gather(points, order))
-    left, right = _left(around), _right(cloud)
     # Floats >= 0 compare like their bits. The last bits of a distance are replaced by the position of the point in the
     # sorted cloud: keys are distinct, so the k smallest are well defined. 1024 points leave 42 bits after the leading
     # one.
-    place = torch.arange(total, device=points.device)
     room = (1 << (total - 1).bit_length()) - 1
-    key = place.new_empty(clouds, centers.shape[1], k)
-    for rows, square in _blocks(left, right):
-        block = square.view(torch.int64).bitwise_and_(~room).bitwise_or_(place)
-        key[:, rows] = block.topk(k, largest=False).values
+    key = _smallest_keys(around, cloud, k, room)
     square = (key & ~room).view(torch.float64) * step.square()
     return order.gather(1, (key & room).flatten(1)).view(key.shape), square.float()
 

@@ -1,0 +1,249 @@
+"""linear -> BatchNorm -> activation as one step of training on a GPU.
+
+The layer computes what its three parts compute, up to rounding, in a fraction of the memory traffic: signs and products
+of +-1 are stored in float16, where they are exact, and nothing is stored twice. On a CPU, in eval mode, with hooks on
+the parts or under torch.compile, the parts run one after the other.
+
+For a 1-bit layer with outputs u = s z, z = sign(x) . w^T, and R rows, BatchNorm and its gradient are
+
+    y = f(gamma (u - mean) r + beta),   r = 1 / sqrt(s^2 var(z) + eps)
+    g_u = gamma r (g' - mean of g' - uhat mean of (g' uhat)),   g' = g_y f',   uhat = s (z - mean(z)) r
+
+A float layer that reads points p in space, and has no gradient for them, needs no u at all: BatchNorm makes y an affine
+function of p, its statistics follow from mean and covariance of p, and the gradient of the weights from sums of g' and
+g' p.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bipointnet.nn.gpu import runs_kernels
+from bipointnet.nn.linear import BinaryLinear
+from bipointnet.nn.methods import Method
+from bipointnet.nn.product import EXACT_IN_HALF
+from bipointnet.nn.sign import clipped, polynomial, straight
+
+# The bits of +-1 in float16 are those of +-2^-7 in bfloat16: signs need no second copy for gradients.
+HALF_AS_BFLOAT = 2.0**7
+
+
+def plain_signs(layer: nn.Module) -> bool:
+    """Whether a layer reads sign(x), with a slope that the kernels know, and multiplies it by a matrix of +-1."""
+    return (
+        type(layer) is BinaryLinear
+        and type(layer.method).binarize_input is Method.binarize_input
+        and layer.method.slope in (clipped, polynomial, straight)
+        and not layer.method.scales_points
+        and layer.center is None
+        and not layer.keeps_input
+        and layer.in_features <= EXACT_IN_HALF
+    )
+
+
+def _reads_points(layer: nn.Module, x: Tensor) -> bool:
+    """Whether a float layer reads points in space that need no gradient."""
+    return type(layer) is nn.Linear and layer.bias is not None and x.shape[-1] == 3 and not x.requires_grad
+
+
+def on_gpu(x: Tensor) -> bool:
+    """Whether the kernels of norm_gpu can run on x."""
+    return runs_kernels(x) and x.dtype == torch.float32 and x.numel() > 0 and not torch.is_autocast_enabled("cuda")
+
+
+def hooked(*modules: nn.Module) -> bool:
+    """Whether somebody wants to see what a module computes."""
+    return any(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks for module in modules)
+
+
+@torch.no_grad()
+def track(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, rows: int) -> None:
+    """Update the running statistics as nn.BatchNorm1d does; the variance is divided by `rows`."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.num_batches_tracked is not None
+    assert norm.momentum is not None
+    norm.running_mean.lerp_(mean, norm.momentum)
+    norm.running_var.lerp_(variance * (rows / max(rows - 1, 1)), norm.momentum)
+    norm.num_batches_tracked.add_(1)
+
+
+class _Norm:
+    """BatchNorm of u = s z as a line, y = slope z + offset, and its gradient."""
+
+    def __init__(self, mean: Tensor, variance: Tensor, scale: Tensor, norm: tuple[Tensor, Tensor, float]) -> None:
+        weight, bias, eps = norm
+        self.weight, self.scale = weight.double(), scale.double()
+        self.mean, self.variance = mean, variance
+        self.inverse = torch.rsqrt(self.scale.square() * variance + eps)
+        self.slope = self.weight * self.scale * self.inverse
+        self.offset = bias.double() - self.slope * mean
+
+
+class _BinaryLayer(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        w: Tensor,
+        scale: Tensor,
+        norm: tuple[Tensor, Tensor, float],
+        options: tuple[Any, str | None],
+        *parameters: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        from bipointnet.nn import norm_gpu
+
+        slope, activation = options
+        a, small = norm_gpu.signs(x), w.half()
+        z = a @ small.T
+        mean, variance = norm_gpu.moments(z)
+        line = _Norm(mean, variance, scale, norm)
+        y = norm_gpu.apply(z, line.slope.float(), line.offset.float(), activation)
+        ctx.save_for_backward(x, a, w, z, scale, norm[0], mean, line.inverse, line.slope, line.offset)
+        ctx.slope, ctx.activation = slope, activation
+        s = line.scale
+        found = (s * mean).float(), (s * s * variance).float()
+        ctx.mark_non_differentiable(*found)
+        return y, *found
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        from bipointnet.nn import norm_gpu
+
+        x, a, w, z, scale, weight, mean, inverse, slope, offset = ctx.saved_tensors
+        g, rows, s = grads[0].contiguous(), len(z), scale.double()
+        line = slope.float(), offset.float(), mean.float()
+        total, product = norm_gpu.gradient_sums(g, z, *line, ctx.activation)
+        factors = weight * inverse, total / rows, (s * inverse).square() * product / rows
+        grad_u = norm_gpu.apply_gradient(g, z, *line, factors, ctx.activation, torch.bfloat16)
+        column = scale.reshape(-1, 1)  # (M, 1) or (1, 1)
+        grad_a = grad_u @ (w * column).bfloat16()
+        unscaled = (grad_u.T @ a.view(torch.bfloat16)).float() * HALF_AS_BFLOAT  # (M, K)
+        grad_scale = (unscaled * w).sum(dim=1)
+        grad_x = norm_gpu.sign_gradient(grad_a, x, ctx.slope) if ctx.needs_input_grad[0] else None
+        grad_weight, grad_bias = (product * s * inverse).float(), total.float()
+        grad_scale = grad_scale.sum() if scale.dim() == 0 else grad_scale
+        unused = torch.zeros_like(grad_bias) if ctx.needs_input_grad[7] else None  # BatchNorm takes the bias out again
+        return grad_x, unscaled * column, grad_scale, None, None, grad_weight, grad_bias, unused
+
+
+class _NormLayer(torch.autograd.Function):
+    """BatchNorm and activation of z (R, M) in float32."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, norm: tuple[Tensor, Tensor, float], activation: str | None, *parameters: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        from bipointnet.nn import norm_gpu
+
+        mean, variance = norm_gpu.moments(z)
+        line = _Norm(mean, variance, mean.new_ones(()), norm)
+        y = norm_gpu.apply(z, line.slope.float(), line.offset.float(), activation)
+        ctx.save_for_backward(z, norm[0], mean, line.inverse, line.slope, line.offset)
+        ctx.activation = activation
+        found = mean.float(), variance.float()
+        ctx.mark_non_differentiable(*found)
+        return y, *found
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        from bipointnet.nn import norm_gpu
+
+        z, weight, mean, inverse, slope, offset = ctx.saved_tensors
+        g, rows = grads[0].contiguous(), len(z)
+        line = slope.float(), offset.float(), mean.float()
+        total, product = norm_gpu.gradient_sums(g, z, *line, ctx.activation)
+        factors = weight * inverse, total / rows, inverse.square() * product / rows
+        grad_z = norm_gpu.apply_gradient(g, z, *line, factors, ctx.activation, torch.float32)
+        return grad_z, None, None, (product * inverse).float(), total.float()
+
+
+class _FirstLayer(torch.autograd.Function):
+    """linear, BatchNorm and activation of points in space (R, 3), which get no gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        xyz: Tensor,
+        w: Tensor,
+        bias: Tensor,
+        norm: tuple[Tensor, Tensor, float],
+        activation: str | None,
+        *parameters: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        from bipointnet.nn import norm_gpu
+
+        weights = w.double()
+        center = xyz.mean(dim=0, dtype=torch.float64)
+        off = xyz - center.float()
+        rest = off.mean(dim=0, dtype=torch.float64)  # of the rounding of the center
+        covariance = (off.T @ off).double() / len(xyz) - rest.outer(rest)
+        center = center.float().double() + rest
+        mean = weights @ center + bias
+        variance = ((weights @ covariance) * weights).sum(dim=1)
+        line = _Norm(mean, variance, mean.new_ones(()), norm)
+        affine, offset = weights * line.slope.unsqueeze(1), line.offset + line.slope * bias
+        y = norm_gpu.first_layer(xyz, affine.float(), offset.float(), activation)
+        ctx.save_for_backward(xyz, y, weights, norm[0], center, covariance, line.inverse)
+        ctx.activation = activation
+        found = mean.float(), variance.float()
+        ctx.mark_non_differentiable(*found)
+        return y, *found
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        from bipointnet.nn import norm_gpu
+
+        xyz, y, weights, weight, center, covariance, inverse = ctx.saved_tensors
+        sums = norm_gpu.first_sums(grads[0].contiguous(), y, xyz, ctx.activation)
+        total, moved = sums[0], sums[1:].T - sums[0].unsqueeze(1) * center  # (M,), (M, 3): sums of g' (p - center)
+        along = (moved * weights).sum(dim=1)  # sum of g' (u - mean)
+        spread = weights @ covariance  # (M, 3): mean of (u - mean) (p - center)
+        grad_w = (weight * inverse).unsqueeze(1) * (moved - (inverse.square() * along).unsqueeze(1) * spread)
+        return None, grad_w.float(), torch.zeros_like(weight), None, None, (along * inverse).float(), total.float()
+
+
+class NormalizedLayer(nn.Sequential):
+    """activation(norm(linear(x))): (..., K) -> (..., M).
+
+    Its parts, in this order: a layer over the last dimension, such as nn.Linear or BinaryLinear; a BatchNorm over all
+    other dimensions; nn.Hardtanh, nn.ReLU or nothing. A slice of it is a layer of the same kind.
+
+    Example:
+        >>> layer = NormalizedLayer(BinaryLinear(64, 128, "lsr"), PointNorm(128), torch.nn.Hardtanh())
+        >>> layer(torch.randn(8, 100, 64)).shape
+        torch.Size([8, 100, 128])
+    """
+
+    def forward(self, input: Tensor | list[Tensor]) -> Tensor:
+        x = input[0] if isinstance(input, list) else input  # a ConcatLinear reads several tensors
+        known = isinstance(x, Tensor)  # and no symbol of a tracer
+        if len(self) < 2 or not self[1].training or not known or not on_gpu(x) or hooked(*self):
+            return super().forward(input)  # pyright: ignore[reportArgumentType]
+        if x.numel() == x.shape[-1]:  # one row has no variance; BatchNorm says so
+            return super().forward(input)  # pyright: ignore[reportArgumentType]
+        return self._fused(input)
+
+    def _fused(self, x: Tensor | list[Tensor]) -> Tensor:
+        linear, norm, *activation = self
+        assert isinstance(norm, nn.BatchNorm1d)
+        name = {nn.Hardtanh: "clip", nn.ReLU: "relu"}[type(activation[0])] if activation else None
+        known = norm.weight.detach(), norm.bias.detach(), norm.eps
+        parameters = norm.weight, norm.bias
+        found: Any
+        bias = None
+        if isinstance(x, Tensor) and isinstance(linear, BinaryLinear) and plain_signs(linear):
+            rows, w = x.reshape(-1, x.shape[-1]).contiguous(), linear.method.binarize_weight(linear)
+            scale, options, bias = linear.method.scale(linear), (linear.method.slope, name), linear.bias
+            found, shape = _BinaryLayer.apply(rows, w, scale, known, options, *parameters, bias), x.shape
+        elif isinstance(x, Tensor) and _reads_points(linear, x):
+            rows = x.reshape(-1, 3).contiguous()
+            found = _FirstLayer.apply(rows, linear.weight, linear.bias, known, name, *parameters)
+            shape = x.shape
+        else:
+            z = linear(x)
+            found, shape = _NormLayer.apply(z.reshape(-1, z.shape[-1]).contiguous(), known, name, *parameters), z.shape
+        y, mean, variance = found
+        track(norm, mean if bias is None else mean + bias.detach(), variance, len(y))
+        return y.reshape(*shape[:-1], -1)

@@ -1,0 +1,351 @@
+"""Kernels for linear -> BatchNorm -> activation and for signs on a GPU, each one pass over its tensors.
+
+As separate operations of PyTorch, the layers of a network over neighborhoods pass about thirty times over tensors of
+several gigabytes. These kernels compute in float32 and take z, the outputs of a linear layer, in any type: integers up
+to 2048 are exact in float16, which halves the traffic.
+
+    moments          mean and variance of each channel
+    apply            y = f(slope z + offset), f the activation
+    gradient_sums    sum of g' and of g' (z - mean) in each channel, g' = g f'(slope z + offset)
+    apply_gradient   factor (g' - c0 - c1 (z - mean))
+    first_layer      y = f(weight . p + offset) of points p in space, without storing the product
+    first_sums       sum of g' and of g' p in each channel, for the same layer
+    signs            x -> +-1 in float16
+    sign_gradient    (g + row) s(x), s the slope that replaces the derivative of sign
+
+Sums over rows are partial sums of blocks of rows in float32, then sums of these in float64: their order is fixed, so a
+repeated step has the same result.
+"""
+# pyright: reportOperatorIssue=false
+# In a kernel, functions of Triton return tensors; their annotations allow for more.
+
+from typing import Any
+
+import torch
+import triton  # pyright: ignore[reportMissingImports]  it comes with PyTorch for GPUs
+import triton.language as tl  # pyright: ignore[reportMissingImports]
+from torch import Tensor
+
+from bipointnet.nn.sign import Slope, clipped, polynomial, straight
+
+ACTIVATIONS = {None: 0, "clip": 1, "relu": 2}
+SLOPES: dict[Slope, int] = {clipped: 0, polynomial: 1, straight: 2}
+TILE = 4096  # values that a program holds at once
+PROGRAMS = 2048  # that share the rows of a sum: several for each multiprocessor
+FLAT = 4096  # values per program where channels do not matter
+
+
+@triton.jit
+def _is_inside(y, ACTIVATION: tl.constexpr):
+    """Where the derivative of the activation is 1."""
+    if ACTIVATION == 1:
+        return (y > -1.0) & (y < 1.0)
+    return y > 0.0
+
+
+@triton.jit
+def _activate(y, ACTIVATION: tl.constexpr):
+    if ACTIVATION == 1:
+        return tl.minimum(tl.maximum(y, -1.0), 1.0)
+    if ACTIVATION == 2:
+        return tl.maximum(y, 0.0)
+    return y
+
+
+@triton.jit
+def _moments(z, means, squares, rows, columns, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < columns
+    first = tl.program_id(0) * STEPS * ROWS
+    count, mean, square = 0.0, tl.zeros([COLUMNS], tl.float32), tl.zeros([COLUMNS], tl.float32)
+    for step in range(STEPS):
+        row = first + step * ROWS + tl.arange(0, ROWS)
+        here = (row < rows)[:, None] & inside[None, :]
+        place = row.to(tl.int64)[:, None] * columns + column[None, :]
+        value = tl.load(z + place, mask=here, other=0.0).to(tl.float32)
+        new = tl.sum((row < rows).to(tl.float32), 0)
+        middle = tl.sum(value, 0) / tl.maximum(new, 1.0)
+        off = tl.where(here, value - middle[None, :], 0.0)
+        share = new / tl.maximum(count + new, 1.0)
+        step_mean = middle - mean
+        mean += step_mean * share
+        square += tl.sum(off * off, 0) + step_mean * step_mean * count * share
+        count += new
+    place = tl.program_id(0) * columns + column
+    tl.store(means + place, mean, mask=inside)
+    tl.store(squares + place, square, mask=inside)
+
+
+@triton.jit
+def _apply(z, y, slope, offset, rows, columns, ACTIVATION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < columns
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    here = (row < rows)[:, None] & inside[None, :]
+    place = row.to(tl.int64)[:, None] * columns + column[None, :]
+    value = tl.load(z + place, mask=here, other=0.0).to(tl.float32)
+    factor = tl.load(slope + column, mask=inside, other=0.0)
+    shift = tl.load(offset + column, mask=inside, other=0.0)
+    tl.store(y + place, _activate(value * factor[None, :] + shift[None, :], ACTIVATION), mask=here)
+
+
+@triton.jit
+def _gradient_sums(
+    g,
+    z,
+    slope,
+    offset,
+    mean,
+    sums,
+    products,
+    rows,
+    columns,
+    STEPS: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < columns
+    factor = tl.load(slope + column, mask=inside, other=0.0)
+    shift = tl.load(offset + column, mask=inside, other=0.0)
+    middle = tl.load(mean + column, mask=inside, other=0.0)
+    first = tl.program_id(0) * STEPS * ROWS
+    total, product = tl.zeros([COLUMNS], tl.float32), tl.zeros([COLUMNS], tl.float32)
+    for step in range(STEPS):
+        row = first + step * ROWS + tl.arange(0, ROWS)
+        here = (row < rows)[:, None] & inside[None, :]
+        place = row.to(tl.int64)[:, None] * columns + column[None, :]
+        value = tl.load(z + place, mask=here, other=0.0).to(tl.float32)
+        grad = tl.load(g + place, mask=here, other=0.0).to(tl.float32)
+        if ACTIVATION != 0:
+            grad = tl.where(_is_inside(value * factor[None, :] + shift[None, :], ACTIVATION), grad, 0.0)
+        total += tl.sum(grad, 0)
+        product += tl.sum(grad * (value - middle[None, :]), 0)
+    place = tl.program_id(0) * columns + column
+    tl.store(sums + place, total, mask=inside)
+    tl.store(products + place, product, mask=inside)
+
+
+@triton.jit
+def _apply_gradient(
+    g,
+    z,
+    out,
+    slope,
+    offset,
+    mean,
+    factors,
+    c0,
+    c1,
+    rows,
+    columns,
+    ACTIVATION: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < columns
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    here = (row < rows)[:, None] & inside[None, :]
+    place = row.to(tl.int64)[:, None] * columns + column[None, :]
+    value = tl.load(z + place, mask=here, other=0.0).to(tl.float32)
+    grad = tl.load(g + place, mask=here, other=0.0).to(tl.float32)
+    if ACTIVATION != 0:
+        slopes = tl.load(slope + column, mask=inside, other=0.0)
+        shifts = tl.load(offset + column, mask=inside, other=0.0)
+        grad = tl.where(_is_inside(value * slopes[None, :] + shifts[None, :], ACTIVATION), grad, 0.0)
+    off = value - tl.load(mean + column, mask=inside, other=0.0)[None, :]
+    constant = tl.load(c0 + column, mask=inside, other=0.0)[None, :]
+    linear = tl.load(c1 + column, mask=inside, other=0.0)[None, :]
+    factor = tl.load(factors + column, mask=inside, other=0.0)[None, :]
+    tl.store(out + place, (factor * (grad - constant - linear * off)).to(out.dtype.element_ty), mask=here)
+
+
+@triton.jit
+def _first_layer(
+    xyz, y, weight, offset, rows, columns, ACTIVATION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < columns
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    value = tl.zeros([ROWS, COLUMNS], tl.float32) + tl.load(offset + column, mask=inside, other=0.0)[None, :]
+    point, factor = xyz + row * 3, weight + column * 3
+    value += tl.load(point, mask=row < rows)[:, None] * tl.load(factor, mask=inside)[None, :]
+    value += tl.load(point + 1, mask=row < rows)[:, None] * tl.load(factor + 1, mask=inside)[None, :]
+    value += tl.load(point + 2, mask=row < rows)[:, None] * tl.load(factor + 2, mask=inside)[None, :]
+    place = row.to(tl.int64)[:, None] * columns + column[None, :]
+    tl.store(y + place, _activate(value, ACTIVATION), mask=(row < rows)[:, None] & inside[None, :])
+
+
+@triton.jit
+def _first_sums(
+    g,
+    y,
+    xyz,
+    sums,
+    rows,
+    columns,
+    STEPS: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < columns
+    total, in_x = tl.zeros([COLUMNS], tl.float32), tl.zeros([COLUMNS], tl.float32)
+    in_y, in_z = tl.zeros([COLUMNS], tl.float32), tl.zeros([COLUMNS], tl.float32)
+    for step in range(STEPS):
+        row = (tl.program_id(0) * STEPS + step) * ROWS + tl.arange(0, ROWS)
+        here = (row < rows)[:, None] & inside[None, :]
+        place = row.to(tl.int64)[:, None] * columns + column[None, :]
+        grad = tl.load(g + place, mask=here, other=0.0).to(tl.float32)
+        if ACTIVATION != 0:
+            grad = tl.where(_is_inside(tl.load(y + place, mask=here, other=0.0), ACTIVATION), grad, 0.0)
+        point = xyz + row * 3
+        total += tl.sum(grad, 0)
+        in_x += tl.sum(grad * tl.load(point, mask=row < rows, other=0.0)[:, None], 0)
+        in_y += tl.sum(grad * tl.load(point + 1, mask=row < rows, other=0.0)[:, None], 0)
+        in_z += tl.sum(grad * tl.load(point + 2, mask=row < rows, other=0.0)[:, None], 0)
+    out = sums + tl.program_id(0) * 4 * columns + column
+    tl.store(out, total, mask=inside)
+    tl.store(out + columns, in_x, mask=inside)
+    tl.store(out + 2 * columns, in_y, mask=inside)
+    tl.store(out + 3 * columns, in_z, mask=inside)
+
+
+@triton.jit
+def _signs(x, out, count, FLAT: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * FLAT + tl.arange(0, FLAT)
+    here = place < count
+    value = tl.load(x + place, mask=here, other=0.0)
+    tl.store(out + place, tl.where(value >= 0.0, 1.0, -1.0).to(tl.float16), mask=here)
+
+
+@triton.jit
+def _sign_gradient(g, x, row, out, count, columns, SLOPE: tl.constexpr, HAS_ROW: tl.constexpr, FLAT: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * FLAT + tl.arange(0, FLAT)
+    here = place < count
+    grad = tl.load(g + place, mask=here, other=0.0).to(tl.float32)
+    if HAS_ROW:
+        grad += tl.load(row + place % columns, mask=here, other=0.0)
+    size = tl.abs(tl.load(x + place, mask=here, other=0.0))
+    if SLOPE == 0:
+        grad = tl.where(size <= 1.0, grad, 0.0)
+    if SLOPE == 1:
+        grad *= tl.maximum(2.0 - 2.0 * size, 0.0)
+    tl.store(out + place, grad, mask=here)
+
+
+class _Tiles:
+    """How programs share the values of z (R, C): tiles of rows and columns."""
+
+    def __init__(self, z: Tensor) -> None:
+        self.rows, self.columns = z.shape
+        self.width = min(triton.next_power_of_2(self.columns), 128)
+        self.height = TILE // self.width
+        self.across = triton.cdiv(self.columns, self.width)
+        self.down = triton.cdiv(self.rows, self.height)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"ROWS": self.height, "COLUMNS": self.width, "num_warps": 8}
+
+    @property
+    def steps(self) -> int:
+        """Tiles, one below the other, of a program that sums over rows."""
+        return triton.cdiv(self.down, max(1, PROGRAMS // self.across))
+
+    @property
+    def sums(self) -> tuple[int, int]:
+        """The grid of programs that sum over rows."""
+        return triton.cdiv(self.down, self.steps), self.across
+
+
+def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
+    if all(grid):
+        kernel[grid](*arguments, **constants)
+
+
+def moments(z: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance (divided by R) of each column: (R, C) -> two (C,) in float64."""
+    tiles = _Tiles(z)
+    parts = tiles.sums[0]
+    means, squares = (z.new_empty(parts, tiles.columns, dtype=torch.float32) for _ in range(2))
+    _launch(_moments, tiles.sums, z, means, squares, *z.shape, tiles.steps, **tiles.sizes)
+    each = tiles.steps * tiles.height
+    counts = (tiles.rows - each * torch.arange(parts, device=z.device)).clamp(max=each).double().unsqueeze(1)
+    mean = (counts * means).sum(dim=0) / tiles.rows
+    return mean, (squares.double() + counts * (means - mean).square()).sum(dim=0) / tiles.rows
+
+
+def apply(z: Tensor, slope: Tensor, offset: Tensor, activation: str | None) -> Tensor:
+    """f(slope z + offset): (R, C), two (C,) float32 -> (R, C) float32."""
+    tiles, y = _Tiles(z), z.new_empty(z.shape, dtype=torch.float32)
+    grid = tiles.down, tiles.across
+    _launch(_apply, grid, z, y, slope, offset, *z.shape, ACTIVATION=ACTIVATIONS[activation], **tiles.sizes)
+    return y
+
+
+def gradient_sums(
+    g: Tensor, z: Tensor, slope: Tensor, offset: Tensor, mean: Tensor, activation: str | None
+) -> tuple[Tensor, Tensor]:
+    """Sums of g' and g' (z - mean) over rows: two (R, C), three (C,) float32 -> two (C,) float64."""
+    tiles = _Tiles(z)
+    sums, products = (z.new_empty(tiles.sums[0], tiles.columns, dtype=torch.float32) for _ in range(2))
+    vectors = slope, offset, mean
+    constants = {"ACTIVATION": ACTIVATIONS[activation], **tiles.sizes}
+    _launch(_gradient_sums, tiles.sums, g, z, *vectors, sums, products, *z.shape, tiles.steps, **constants)
+    return sums.sum(dim=0, dtype=torch.float64), products.sum(dim=0, dtype=torch.float64)
+
+
+def apply_gradient(
+    g: Tensor,
+    z: Tensor,
+    slope: Tensor,
+    offset: Tensor,
+    mean: Tensor,
+    factors: tuple[Tensor, Tensor, Tensor],
+    activation: str | None,
+    dtype: torch.dtype,
+) -> Tensor:
+    """factor (g' - c0 - c1 (z - mean)) with factors = (factor, c0, c1): two (R, C), (C,) -> (R, C)."""
+    tiles, out = _Tiles(z), z.new_empty(z.shape, dtype=dtype)
+    vectors = slope, offset, mean, *(each.float() for each in factors)
+    constants = {"ACTIVATION": ACTIVATIONS[activation], **tiles.sizes}
+    _launch(_apply_gradient, (tiles.down, tiles.across), g, z, out, *vectors, *z.shape, **constants)
+    return out
+
+
+def first_layer(xyz: Tensor, weight: Tensor, offset: Tensor, activation: str | None) -> Tensor:
+    """f(xyz . weight^T + offset): (R, 3), (C, 3), (C,), all float32 -> (R, C)."""
+    y = xyz.new_empty(len(xyz), len(weight))
+    tiles = _Tiles(y)
+    constants = {"ACTIVATION": ACTIVATIONS[activation], **tiles.sizes}
+    _launch(_first_layer, (tiles.down, tiles.across), xyz, y, weight, offset, *y.shape, **constants)
+    return y
+
+
+def first_sums(g: Tensor, y: Tensor, xyz: Tensor, activation: str | None) -> Tensor:
+    """Sums of g' and of g' x, g' y, g' z over rows: two (R, C), (R, 3) -> (4, C) float64."""
+    tiles = _Tiles(y)
+    sums = y.new_empty(tiles.sums[0], 4, tiles.columns)
+    constants = {"ACTIVATION": ACTIVATIONS[activation], **tiles.sizes}
+    _launch(_first_sums, tiles.sums, g, y, xyz, sums, *y.shape, tiles.steps, **constants)
+    return sums.sum(dim=0, dtype=torch.float64)
+
+
+def signs(x: Tensor) -> Tensor:
+    """+1 where x >= 0, else -1, in float16."""
+    out = torch.empty_like(x, dtype=torch.float16)
+    _launch(_signs, (triton.cdiv(x.numel(), FLAT),), x, out, x.numel(), FLAT=FLAT, num_warps=8)
+    return out
+
+
+def sign_gradient(g: Tensor, x: Tensor, slope: Slope, row: Tensor | None = None) -> Tensor:
+    """(g + row) slope(x), row (C,) added to every row of g: two (R, C) -> (R, C) float32."""
+    out = torch.empty_like(x)
+    constants = {"SLOPE": SLOPES[slope], "HAS_ROW": row is not None, "FLAT": FLAT, "num_warps": 8}
+    added = x if row is None else row
+    _launch(_sign_gradient, (triton.cdiv(x.numel(), FLAT),), g, x, added, out, x.numel(), x.shape[1], **constants)
+    return out

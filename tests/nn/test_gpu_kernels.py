@@ -1,0 +1,180 @@
+"""The kernels for GPUs compute what the operations they replace compute. On a machine without a GPU, Triton interprets
+them (tests/conftest.py), so shapes are small."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from bipointnet.models.blueprint import PointNorm
+from bipointnet.nn import (
+    BinaryLinear,
+    EntropyMax,
+    NormalizedLayer,
+    PooledLayer,
+    as_method,
+    calibrate,
+    clipped,
+    geometry,
+    hard_sign,
+    polynomial,
+    straight,
+)
+from bipointnet.nn.fused_layer import plain_signs
+
+pytest.importorskip("triton", reason="Triton has no build for this machine")
+from bipointnet.nn import farthest_gpu, nearest_gpu, norm_gpu
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+SHAPES = [(1, 1), (2, 3), (70, 5), (300, 64), (40, 131)]
+ROUNDED = 0.02  # gradients of products of signs are rounded to bfloat16, 8 bits
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+
+
+def distance(found: Any, expected: Any) -> float:
+    """The relative distance of two tensors."""
+    found, expected = found.double(), expected.double()
+    return ((found - expected).norm() / expected.norm().clamp_min(1e-12)).item()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", [torch.float16, torch.float32])
+def test_moments_are_mean_and_variance_even_far_from_zero(shape, kind):
+    z = (normal(*shape) * 3 + 500).to(kind)
+    mean, variance = norm_gpu.moments(z)
+    assert mean.tolist() == pytest.approx(z.double().mean(dim=0).tolist(), rel=1e-6)
+    assert variance.tolist() == pytest.approx(z.double().var(dim=0, unbiased=False).tolist(), rel=1e-3, abs=1e-6)
+
+
+def test_moments_do_not_depend_on_the_number_of_programs(monkeypatch):
+    z = normal(900, 70)
+    one = norm_gpu.moments(z)
+    monkeypatch.setattr(norm_gpu, "PROGRAMS", 3)
+    monkeypatch.setattr(norm_gpu, "TILE", 512)
+    for found, expected in zip(norm_gpu.moments(z), one, strict=True):
+        assert distance(found, expected) < 1e-6
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_signs_are_those_of_hard_sign(shape):
+    x = normal(*shape)
+    x[0, 0] = -0.0
+    assert torch.equal(norm_gpu.signs(x).float(), hard_sign(x))
+    assert torch.equal(norm_gpu.signs(x).view(torch.bfloat16).float() * 128, hard_sign(x))
+
+
+@pytest.mark.parametrize("slope", [clipped, polynomial, straight])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_gradient_of_signs_is_the_slope(shape, slope):
+    x, g, row = normal(*shape), normal(*shape, seed=1), normal(shape[1], seed=2)
+    torch.testing.assert_close(norm_gpu.sign_gradient(g, x, slope), g * slope(x))
+    torch.testing.assert_close(norm_gpu.sign_gradient(g, x, slope, row), (g + row) * slope(x))
+
+
+def layers() -> dict[str, NormalizedLayer]:
+    def layer(linear: nn.Module, outputs: int, *activation: nn.Module) -> NormalizedLayer:
+        return NormalizedLayer(linear, PointNorm(outputs), *activation)
+
+    smooth = replace(as_method("lsr", ""), slope=polynomial)
+    return {
+        "lsr": layer(BinaryLinear(20, 24, "lsr"), 24, nn.Hardtanh()),
+        "lsr, polynomial": layer(BinaryLinear(20, 24, smooth), 24, nn.Hardtanh()),
+        "lsr without activation": layer(BinaryLinear(20, 24, "lsr"), 24),
+        "bnn, a bias, and wide": layer(BinaryLinear(20, 150, "bnn"), 150, nn.Hardtanh()),
+        "float": layer(nn.Linear(20, 24), 24, nn.ReLU()),
+        "float, points": layer(nn.Linear(3, 24), 24, nn.Hardtanh()),
+        "xnor, a scale per point": layer(BinaryLinear(20, 24, "xnor"), 24, nn.Hardtanh()),
+    }
+
+
+def prepared(layer: Any, norm: Any, x: torch.Tensor) -> tuple[Any, Any]:
+    """Two equal layers with slopes of both signs and biases."""
+    with torch.no_grad():
+        norm.weight.copy_(normal(*norm.weight.shape, seed=3))
+        norm.bias.copy_(normal(*norm.bias.shape, seed=4))
+    layer.to(DEVICE).train()
+    calibrate(layer, (x,))
+    return layer, copy.deepcopy(layer)
+
+
+def compare(plain: nn.Module, fused: nn.Module, tolerance: float) -> None:
+    """Equal gradients and running statistics. A scale or bias in front of a BatchNorm has no gradient but rounding."""
+    others = dict(fused.named_parameters())
+    for name, parameter in plain.named_parameters():
+        assert others[name].grad is not None
+        if name.endswith(("alpha", "0.bias", "linear.bias")):
+            continue
+        assert distance(others[name].grad, parameter.grad) < tolerance, name
+    for found, expected in zip(fused.buffers(), plain.buffers(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", layers())
+def test_a_fused_layer_computes_what_its_parts_compute(name):
+    torch.manual_seed(0)
+    layer = layers()[name]
+    points = name == "float, points"
+    x = 0.7 * normal(5, 30, 3 if points else 20)
+    plain, fused = prepared(layer, layer[1], x)
+    one, other = (x.clone().requires_grad_(not points) for _ in range(2))
+    expected, found = nn.Sequential.forward(plain, one), fused._fused(other)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    g = normal(*expected.shape, seed=5)
+    expected.backward(g)
+    found.backward(g)
+    tolerance = ROUNDED if plain_signs(layer[0]) else 1e-4
+    compare(plain, fused, tolerance)
+    if not points:
+        assert distance(other.grad, one.grad) < tolerance
+
+
+@pytest.mark.parametrize("method", ["lsr", "bnn"])
+@pytest.mark.parametrize("points", [1, 16, 200])  # 200: another way to the gradients
+def test_a_fused_pool_computes_what_its_parts_compute(method, points):
+    torch.manual_seed(0)
+    layer = PooledLayer(BinaryLinear(20, 24, method), PointNorm(24), None, EntropyMax())
+    x = 0.7 * normal(6, points, 20)
+    plain, fused = prepared(layer, layer.norm, x)
+    plain.fused = False
+    one, other = (x.clone().requires_grad_() for _ in range(2))
+    expected = plain(one) + plain.pool.shift(x, plain._distinct(x))
+    found = fused._on_gpu(other, fused.norm)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    g = normal(*expected.shape, seed=5)
+    expected.backward(g)
+    found.backward(g)
+    compare(plain, fused, ROUNDED)
+    assert distance(other.grad, one.grad) < ROUNDED
+
+
+@pytest.mark.parametrize(("points", "centers", "k"), [(1, 2, 1), (33, 7, 33), (100, 40, 16), (300, 9, 64)])
+@pytest.mark.parametrize("step", [0, 0.25])  # on a grid many distances are equal
+def test_the_nearest_points_are_those_of_the_separate_operations(points, centers, k, step):
+    x, around = normal(2, points, 3), normal(2, centers, 3, seed=1)
+    if step:
+        x, around = (x / step).round() * step, (around / step).round() * step
+    (around, cloud), _ = geometry._grid(around, x)
+    room = (1 << (points - 1).bit_length()) - 1
+    place = torch.arange(points, device=DEVICE)
+    squares = (around.unsqueeze(2) - cloud.unsqueeze(1)).square().sum(dim=-1)  # exact on the grid
+    keys = (squares.view(torch.int64) & ~room) | place
+    assert torch.equal(nearest_gpu.smallest_keys(around, cloud, k, room), keys.sort().values[..., :k])
+
+
+@pytest.mark.parametrize("step", [0, 0.5])
+def test_the_farthest_points_are_those_of_the_separate_operations(step):
+    x = normal(2, 50, 3)
+    if step:
+        x = (x / step).round() * step
+    (cloud,), _ = geometry._grid(x)
+    start = torch.tensor([3, 7], device=DEVICE)
+    picks, gaps = farthest_gpu.sample(cloud, start, 12)
+    expected = geometry._steps(cloud.cpu(), start.cpu()[:, None, None], 12)
+    assert torch.equal(picks.cpu(), expected[0])
+    assert torch.equal(gaps.cpu(), expected[1])
