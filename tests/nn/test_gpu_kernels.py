@@ -134,6 +134,16 @@ def test_a_fused_layer_computes_what_its_parts_compute(name):
         assert distance(other.grad, one.grad) < tolerance
 
 
+def test_where_a_product_equals_its_mean_the_sign_is_that_of_the_bias():
+    """In a batch of few rows that is common, and a rounding error must not decide."""
+    z = torch.tensor([[-2.0, 6.0], [2.0, 6.0], [0.0, 6.0]], device=DEVICE, dtype=torch.float16)
+    mean, variance = norm_gpu.moments(z)
+    slope = 0.37 * torch.rsqrt(variance + 1e-5).float()
+    y = norm_gpu.apply(z, slope, torch.zeros(2, device=DEVICE), mean.float(), "clip")
+    assert y[2, 0] == 0
+    assert (y[:, 1] == 0).all()
+
+
 @pytest.mark.parametrize("method", ["lsr", "bnn"])
 @pytest.mark.parametrize("points", [1, 16, 200])  # 200: another way to the gradients
 def test_a_fused_pool_computes_what_its_parts_compute(method, points):

@@ -70,7 +70,7 @@ def track(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, rows: int) -> No
 
 
 class _Norm:
-    """BatchNorm of u = s z as a line, y = slope z + offset, and its gradient."""
+    """BatchNorm of u = s z as a line: y = slope (z - mean) + offset."""
 
     def __init__(self, mean: Tensor, variance: Tensor, scale: Tensor, norm: tuple[Tensor, Tensor, float]) -> None:
         weight, bias, eps = norm
@@ -78,7 +78,12 @@ class _Norm:
         self.mean, self.variance = mean, variance
         self.inverse = torch.rsqrt(self.scale.square() * variance + eps)
         self.slope = self.weight * self.scale * self.inverse
-        self.offset = bias.double() - self.slope * mean
+        self.offset = bias.double()
+
+    @property
+    def vectors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Slope, offset and mean, as the kernels take them."""
+        return self.slope.float(), self.offset.float(), self.mean.float()
 
 
 class _BinaryLayer(torch.autograd.Function):
@@ -99,8 +104,8 @@ class _BinaryLayer(torch.autograd.Function):
         z = a @ small.T
         mean, variance = norm_gpu.moments(z)
         line = _Norm(mean, variance, scale, norm)
-        y = norm_gpu.apply(z, line.slope.float(), line.offset.float(), activation)
-        ctx.save_for_backward(x, a, w, z, scale, norm[0], mean, line.inverse, line.slope, line.offset)
+        y = norm_gpu.apply(z, *line.vectors, activation)
+        ctx.save_for_backward(x, a, w, z, scale, norm[0], line.inverse, *line.vectors)
         ctx.slope, ctx.activation = slope, activation
         s = line.scale
         found = (s * mean).float(), (s * s * variance).float()
@@ -111,9 +116,8 @@ class _BinaryLayer(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from bipointnet.nn import norm_gpu
 
-        x, a, w, z, scale, weight, mean, inverse, slope, offset = ctx.saved_tensors
-        g, rows, s = grads[0].contiguous(), len(z), scale.double()
-        line = slope.float(), offset.float(), mean.float()
+        x, a, w, z, scale, weight, inverse, slope, offset, mean = ctx.saved_tensors
+        g, rows, s, line = grads[0].contiguous(), len(z), scale.double(), (slope, offset, mean)
         total, product = norm_gpu.gradient_sums(g, z, *line, ctx.activation)
         factors = weight * inverse, total / rows, (s * inverse).square() * product / rows
         grad_u = norm_gpu.apply_gradient(g, z, *line, factors, ctx.activation, torch.bfloat16)
@@ -139,8 +143,8 @@ class _NormLayer(torch.autograd.Function):
 
         mean, variance = norm_gpu.moments(z)
         line = _Norm(mean, variance, mean.new_ones(()), norm)
-        y = norm_gpu.apply(z, line.slope.float(), line.offset.float(), activation)
-        ctx.save_for_backward(z, norm[0], mean, line.inverse, line.slope, line.offset)
+        y = norm_gpu.apply(z, *line.vectors, activation)
+        ctx.save_for_backward(z, norm[0], line.inverse, *line.vectors)
         ctx.activation = activation
         found = mean.float(), variance.float()
         ctx.mark_non_differentiable(*found)
@@ -150,9 +154,8 @@ class _NormLayer(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from bipointnet.nn import norm_gpu
 
-        z, weight, mean, inverse, slope, offset = ctx.saved_tensors
-        g, rows = grads[0].contiguous(), len(z)
-        line = slope.float(), offset.float(), mean.float()
+        z, weight, inverse, slope, offset, mean = ctx.saved_tensors
+        g, rows, line = grads[0].contiguous(), len(z), (slope, offset, mean)
         total, product = norm_gpu.gradient_sums(g, z, *line, ctx.activation)
         factors = weight * inverse, total / rows, inverse.square() * product / rows
         grad_z = norm_gpu.apply_gradient(g, z, *line, factors, ctx.activation, torch.float32)
@@ -183,7 +186,7 @@ class _FirstLayer(torch.autograd.Function):
         mean = weights @ center + bias
         variance = ((weights @ covariance) * weights).sum(dim=1)
         line = _Norm(mean, variance, mean.new_ones(()), norm)
-        affine, offset = weights * line.slope.unsqueeze(1), line.offset + line.slope * bias
+        affine, offset = weights * line.slope.unsqueeze(1), line.offset - line.slope * (mean - bias)
         y = norm_gpu.first_layer(xyz, affine.float(), offset.float(), activation)
         ctx.save_for_backward(xyz, y, weights, norm[0], center, covariance, line.inverse)
         ctx.activation = activation

@@ -5,13 +5,16 @@ several gigabytes. These kernels compute in float32 and take z, the outputs of a
 to 2048 are exact in float16, which halves the traffic.
 
     moments          mean and variance of each channel
-    apply            y = f(slope z + offset), f the activation
-    gradient_sums    sum of g' and of g' (z - mean) in each channel, g' = g f'(slope z + offset)
+    apply            y = f(slope (z - mean) + offset), f the activation
+    gradient_sums    sum of g' and of g' (z - mean) in each channel, g' = g f'(slope (z - mean) + offset)
     apply_gradient   factor (g' - c0 - c1 (z - mean))
     first_layer      y = f(weight . p + offset) of points p in space, without storing the product
     first_sums       sum of g' and of g' p in each channel, for the same layer
     signs            x -> +-1 in float16
     sign_gradient    (g + row) s(x), s the slope that replaces the derivative of sign
+
+The mean is subtracted first: where z is an integer and equals the mean, as happens in small batches, the sign of y must
+be that of the offset, and not of a rounding error.
 
 Sums over rows are partial sums of blocks of rows in float32, then sums of these in float64: their order is fixed, so a
 repeated step has the same result.
@@ -77,7 +80,9 @@ def _moments(z, means, squares, rows, columns, STEPS: tl.constexpr, ROWS: tl.con
 
 
 @triton.jit
-def _apply(z, y, slope, offset, rows, columns, ACTIVATION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def _apply(
+    z, y, slope, offset, mean, rows, columns, ACTIVATION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < columns
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -86,7 +91,8 @@ def _apply(z, y, slope, offset, rows, columns, ACTIVATION: tl.constexpr, ROWS: t
     value = tl.load(z + place, mask=here, other=0.0).to(tl.float32)
     factor = tl.load(slope + column, mask=inside, other=0.0)
     shift = tl.load(offset + column, mask=inside, other=0.0)
-    tl.store(y + place, _activate(value * factor[None, :] + shift[None, :], ACTIVATION), mask=here)
+    off = value - tl.load(mean + column, mask=inside, other=0.0)[None, :]
+    tl.store(y + place, _activate(off * factor[None, :] + shift[None, :], ACTIVATION), mask=here)
 
 
 @triton.jit
@@ -116,12 +122,12 @@ def _gradient_sums(
         row = first + step * ROWS + tl.arange(0, ROWS)
         here = (row < rows)[:, None] & inside[None, :]
         place = row.to(tl.int64)[:, None] * columns + column[None, :]
-        value = tl.load(z + place, mask=here, other=0.0).to(tl.float32)
+        off = tl.load(z + place, mask=here, other=0.0).to(tl.float32) - middle[None, :]
         grad = tl.load(g + place, mask=here, other=0.0).to(tl.float32)
         if ACTIVATION != 0:
-            grad = tl.where(_is_inside(value * factor[None, :] + shift[None, :], ACTIVATION), grad, 0.0)
+            grad = tl.where(_is_inside(off * factor[None, :] + shift[None, :], ACTIVATION), grad, 0.0)
         total += tl.sum(grad, 0)
-        product += tl.sum(grad * (value - middle[None, :]), 0)
+        product += tl.sum(grad * off, 0)
     place = tl.program_id(0) * columns + column
     tl.store(sums + place, total, mask=inside)
     tl.store(products + place, product, mask=inside)
@@ -149,13 +155,13 @@ def _apply_gradient(
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     here = (row < rows)[:, None] & inside[None, :]
     place = row.to(tl.int64)[:, None] * columns + column[None, :]
-    value = tl.load(z + place, mask=here, other=0.0).to(tl.float32)
+    middle = tl.load(mean + column, mask=inside, other=0.0)
+    off = tl.load(z + place, mask=here, other=0.0).to(tl.float32) - middle[None, :]
     grad = tl.load(g + place, mask=here, other=0.0).to(tl.float32)
     if ACTIVATION != 0:
         slopes = tl.load(slope + column, mask=inside, other=0.0)
         shifts = tl.load(offset + column, mask=inside, other=0.0)
-        grad = tl.where(_is_inside(value * slopes[None, :] + shifts[None, :], ACTIVATION), grad, 0.0)
-    off = value - tl.load(mean + column, mask=inside, other=0.0)[None, :]
+        grad = tl.where(_is_inside(off * slopes[None, :] + shifts[None, :], ACTIVATION), grad, 0.0)
     constant = tl.load(c0 + column, mask=inside, other=0.0)[None, :]
     linear = tl.load(c1 + column, mask=inside, other=0.0)[None, :]
     factor = tl.load(factors + column, mask=inside, other=0.0)[None, :]
@@ -279,11 +285,11 @@ def moments(z: Tensor) -> tuple[Tensor, Tensor]:
     return mean, (squares.double() + counts * (means - mean).square()).sum(dim=0) / tiles.rows
 
 
-def apply(z: Tensor, slope: Tensor, offset: Tensor, activation: str | None) -> Tensor:
-    """f(slope z + offset): (R, C), two (C,) float32 -> (R, C) float32."""
+def apply(z: Tensor, slope: Tensor, offset: Tensor, mean: Tensor, activation: str | None) -> Tensor:
+    """f(slope (z - mean) + offset): (R, C), three (C,) float32 -> (R, C) float32."""
     tiles, y = _Tiles(z), z.new_empty(z.shape, dtype=torch.float32)
     grid = tiles.down, tiles.across
-    _launch(_apply, grid, z, y, slope, offset, *z.shape, ACTIVATION=ACTIVATIONS[activation], **tiles.sizes)
+    _launch(_apply, grid, z, y, slope, offset, mean, *z.shape, ACTIVATION=ACTIVATIONS[activation], **tiles.sizes)
     return y
 
 
