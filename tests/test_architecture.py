@@ -31,7 +31,7 @@ MODULES = {
     "probe robustness rounding segmentation unlike verify_torch",
     "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
     "nn": "__init__ calibrate codes concat_linear conv cost distinct farthest_gpu fused_layer fused_pool geometry gpu "
-    "grouped hooks init linear methods names nearest_gpu norm_gpu observe pools product scatter sign",
+    "grouped hooks init linear methods names nearest_gpu norm_gpu observe peak_gpu pools product scatter sign",
     "packing": "__init__ analysis axes bits container cost distances float64 fold graph group_search interpolation "
     "lower methods neighbors pack program read_gather read_graphs read_layers read_math read_products read_views "
     "reading record runs searches sizes values",

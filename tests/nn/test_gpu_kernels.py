@@ -26,7 +26,7 @@ from bipointnet.nn import (
 from bipointnet.nn.fused_layer import plain_signs
 
 pytest.importorskip("triton", reason="Triton has no build for this machine")
-from bipointnet.nn import farthest_gpu, nearest_gpu, norm_gpu
+from bipointnet.nn import farthest_gpu, nearest_gpu, norm_gpu, peak_gpu
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [(1, 1), (2, 3), (70, 5), (300, 64), (40, 131)]
@@ -53,12 +53,20 @@ def test_moments_are_mean_and_variance_even_far_from_zero(shape, kind):
 
 
 def test_moments_do_not_depend_on_the_number_of_programs(monkeypatch):
-    z = normal(900, 70)
+    z = normal(900, 70) + 5
     one = norm_gpu.moments(z)
     monkeypatch.setattr(norm_gpu, "PROGRAMS", 3)
     monkeypatch.setattr(norm_gpu, "TILE", 512)
     for found, expected in zip(norm_gpu.moments(z), one, strict=True):
         assert distance(found, expected) < 1e-6
+
+
+def test_the_mean_of_integers_is_exact(monkeypatch):
+    monkeypatch.setattr(norm_gpu, "PROGRAMS", 3)
+    monkeypatch.setattr(norm_gpu, "TILE", 512)
+    z = 2 * (50 * normal(900, 70)).round()
+    z[-1] -= z.sum(dim=0) % 900  # the mean is an integer
+    assert torch.equal(norm_gpu.moments(z)[0], z.double().mean(dim=0))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -161,6 +169,16 @@ def test_a_fused_pool_computes_what_its_parts_compute(method, points):
     found.backward(g)
     compare(plain, fused, ROUNDED)
     assert distance(other.grad, one.grad) < ROUNDED
+
+
+@pytest.mark.parametrize(("sets", "points", "inputs", "channels"), [(3, 1, 5, 2), (2, 70, 20, 130), (2, 130, 131, 24)])
+def test_the_peak_is_the_first_maximum_of_the_products(sets, points, inputs, channels):
+    a, w = hard_sign(normal(sets, points, inputs)).half(), hard_sign(normal(channels, inputs, seed=1)).half()
+    values, winners = peak_gpu.peak(a, w)
+    products = a.float() @ w.float().T
+    assert torch.equal(values, products.amax(dim=1))
+    first = (products == values.unsqueeze(1)).to(torch.uint8).argmax(dim=1)  # of equal values the first
+    assert torch.equal(winners, first)
 
 
 @pytest.mark.parametrize(("points", "centers", "k"), [(1, 2, 1), (33, 7, 33), (100, 40, 16), (300, 9, 64)])

@@ -131,7 +131,7 @@ class _PeakLayer(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, w: Tensor, scale: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
-        from bipointnet.nn import norm_gpu
+        from bipointnet.nn import norm_gpu, peak_gpu
 
         a = norm_gpu.signs(x)
         rows = a.flatten(0, 1)
@@ -141,8 +141,8 @@ class _PeakLayer(torch.autograd.Function):
         inverse = torch.rsqrt(scale**2 * variance + eps)
         factor = weight * scale * inverse
         rising = torch.where(factor >= 0, 1.0, -1.0)
-        best, winners = _peak(a, (w * rising.unsqueeze(1)).half())
-        peak = best.float() * rising
+        best, winners = peak_gpu.peak(a, (w * rising.unsqueeze(1)).half())
+        peak = best * rising
         ctx.save_for_backward(x, a, w, scale, weight, winners, peak, middle, covariance, mean, variance, inverse)
         ctx.slope = slope
         found = scale * mean, scale**2 * variance

@@ -1,4 +1,4 @@
-"""Where the kernels of farthest_gpu, nearest_gpu and norm_gpu run: on a GPU, if Triton is installed."""
+"""Where the kernels of the modules *_gpu run: on a GPU, if Triton is installed."""
 
 from functools import cache
 from importlib.util import find_spec

@@ -56,27 +56,30 @@ def _activate(y, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
-def _moments(z, means, squares, rows, columns, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def _moments(z, starts, sums, squares, rows, columns, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The first row of a program, the sum of deviations from it, and the sum of squared deviations from the mean.
+
+    Sums of integers are exact, so that a mean is exact where it is an integer.
+    """
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < columns
     first = tl.program_id(0) * STEPS * ROWS
-    count, mean, square = 0.0, tl.zeros([COLUMNS], tl.float32), tl.zeros([COLUMNS], tl.float32)
+    start = tl.load(z + tl.program_id(0).to(tl.int64) * STEPS * ROWS * columns + column, mask=inside, other=0.0)
+    near = start.to(tl.float32)[None, :]
+    total, square = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
     for step in range(STEPS):
         row = first + step * ROWS + tl.arange(0, ROWS)
         here = (row < rows)[:, None] & inside[None, :]
         place = row.to(tl.int64)[:, None] * columns + column[None, :]
-        value = tl.load(z + place, mask=here, other=0.0).to(tl.float32)
-        new = tl.sum((row < rows).to(tl.float32), 0)
-        middle = tl.sum(value, 0) / tl.maximum(new, 1.0)
-        off = tl.where(here, value - middle[None, :], 0.0)
-        share = new / tl.maximum(count + new, 1.0)
-        step_mean = middle - mean
-        mean += step_mean * share
-        square += tl.sum(off * off, 0) + step_mean * step_mean * count * share
-        count += new
+        off = tl.where(here, tl.load(z + place, mask=here, other=0.0).to(tl.float32) - near, 0.0)
+        total += off
+        square += off * off
+    count = tl.minimum(rows - first, STEPS * ROWS).to(tl.float32)
+    deviation = tl.sum(total, 0)
     place = tl.program_id(0) * columns + column
-    tl.store(means + place, mean, mask=inside)
-    tl.store(squares + place, square, mask=inside)
+    tl.store(starts + place, start.to(tl.float32), mask=inside)
+    tl.store(sums + place, deviation, mask=inside)
+    tl.store(squares + place, tl.maximum(tl.sum(square, 0) - deviation * deviation / count, 0.0), mask=inside)
 
 
 @triton.jit
@@ -117,7 +120,7 @@ def _gradient_sums(
     shift = tl.load(offset + column, mask=inside, other=0.0)
     middle = tl.load(mean + column, mask=inside, other=0.0)
     first = tl.program_id(0) * STEPS * ROWS
-    total, product = tl.zeros([COLUMNS], tl.float32), tl.zeros([COLUMNS], tl.float32)
+    total, product = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
     for step in range(STEPS):
         row = first + step * ROWS + tl.arange(0, ROWS)
         here = (row < rows)[:, None] & inside[None, :]
@@ -126,11 +129,11 @@ def _gradient_sums(
         grad = tl.load(g + place, mask=here, other=0.0).to(tl.float32)
         if ACTIVATION != 0:
             grad = tl.where(_is_inside(off * factor[None, :] + shift[None, :], ACTIVATION), grad, 0.0)
-        total += tl.sum(grad, 0)
-        product += tl.sum(grad * off, 0)
+        total += grad
+        product += grad * off
     place = tl.program_id(0) * columns + column
-    tl.store(sums + place, total, mask=inside)
-    tl.store(products + place, product, mask=inside)
+    tl.store(sums + place, tl.sum(total, 0), mask=inside)
+    tl.store(products + place, tl.sum(product, 0), mask=inside)
 
 
 @triton.jit
@@ -199,8 +202,8 @@ def _first_sums(
 ):
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < columns
-    total, in_x = tl.zeros([COLUMNS], tl.float32), tl.zeros([COLUMNS], tl.float32)
-    in_y, in_z = tl.zeros([COLUMNS], tl.float32), tl.zeros([COLUMNS], tl.float32)
+    total, in_x = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
+    in_y, in_z = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
     for step in range(STEPS):
         row = (tl.program_id(0) * STEPS + step) * ROWS + tl.arange(0, ROWS)
         here = (row < rows)[:, None] & inside[None, :]
@@ -209,15 +212,15 @@ def _first_sums(
         if ACTIVATION != 0:
             grad = tl.where(_is_inside(tl.load(y + place, mask=here, other=0.0), ACTIVATION), grad, 0.0)
         point = xyz + row * 3
-        total += tl.sum(grad, 0)
-        in_x += tl.sum(grad * tl.load(point, mask=row < rows, other=0.0)[:, None], 0)
-        in_y += tl.sum(grad * tl.load(point + 1, mask=row < rows, other=0.0)[:, None], 0)
-        in_z += tl.sum(grad * tl.load(point + 2, mask=row < rows, other=0.0)[:, None], 0)
+        total += grad
+        in_x += grad * tl.load(point, mask=row < rows, other=0.0)[:, None]
+        in_y += grad * tl.load(point + 1, mask=row < rows, other=0.0)[:, None]
+        in_z += grad * tl.load(point + 2, mask=row < rows, other=0.0)[:, None]
     out = sums + tl.program_id(0) * 4 * columns + column
-    tl.store(out, total, mask=inside)
-    tl.store(out + columns, in_x, mask=inside)
-    tl.store(out + 2 * columns, in_y, mask=inside)
-    tl.store(out + 3 * columns, in_z, mask=inside)
+    tl.store(out, tl.sum(total, 0), mask=inside)
+    tl.store(out + columns, tl.sum(in_x, 0), mask=inside)
+    tl.store(out + 2 * columns, tl.sum(in_y, 0), mask=inside)
+    tl.store(out + 3 * columns, tl.sum(in_z, 0), mask=inside)
 
 
 @triton.jit
@@ -277,12 +280,14 @@ def moments(z: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance (divided by R) of each column: (R, C) -> two (C,) in float64."""
     tiles = _Tiles(z)
     parts = tiles.sums[0]
-    means, squares = (z.new_empty(parts, tiles.columns, dtype=torch.float32) for _ in range(2))
-    _launch(_moments, tiles.sums, z, means, squares, *z.shape, tiles.steps, **tiles.sizes)
+    starts, sums, squares = (z.new_empty(parts, tiles.columns, dtype=torch.float32) for _ in range(3))
+    _launch(_moments, tiles.sums, z, starts, sums, squares, *z.shape, tiles.steps, **tiles.sizes)
     each = tiles.steps * tiles.height
     counts = (tiles.rows - each * torch.arange(parts, device=z.device)).clamp(max=each).double().unsqueeze(1)
-    mean = (counts * means).sum(dim=0) / tiles.rows
-    return mean, (squares.double() + counts * (means - mean).square()).sum(dim=0) / tiles.rows
+    totals = starts * counts + sums
+    mean = totals.sum(dim=0) / tiles.rows
+    between = counts * (totals / counts - mean).square()
+    return mean, (squares.double() + between).sum(dim=0) / tiles.rows
 
 
 def apply(z: Tensor, slope: Tensor, offset: Tensor, mean: Tensor, activation: str | None) -> Tensor:
