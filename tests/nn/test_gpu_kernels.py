@@ -2,7 +2,13 @@
 them (tests/conftest.py), so shapes are small."""
 
 import copy
+import inspect
+import os
+import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -181,8 +187,8 @@ def test_the_peak_is_the_first_maximum_of_the_products(sets, points, inputs, cha
     assert torch.equal(winners, first)
 
 
-@pytest.mark.parametrize(("points", "centers", "k"), [(1, 2, 1), (33, 7, 33), (100, 40, 16), (300, 9, 64)])
-@pytest.mark.parametrize("step", [0, 0.25])  # on a grid many distances are equal
+@pytest.mark.parametrize(("points", "centers", "k"), [(1, 2, 1), (33, 7, 33), (100, 40, 16), (300, 9, 20)])
+@pytest.mark.parametrize("step", [0, 0.25, 8])  # on a grid many distances are equal; on a coarse one all points
 def test_the_nearest_points_are_those_of_the_separate_operations(points, centers, k, step):
     x, around = normal(2, points, 3), normal(2, centers, 3, seed=1)
     if step:
@@ -206,3 +212,20 @@ def test_the_farthest_points_are_those_of_the_separate_operations(step):
     expected = geometry._steps(cloud.cpu(), start.cpu()[:, None, None], 12)
     assert torch.equal(picks.cpu(), expected[0])
     assert torch.equal(gaps.cpu(), expected[1])
+
+
+@pytest.mark.parametrize("capability", ["80", "90"])
+def test_every_kernel_compiles_for_a_gpu_that_is_not_there(capability):
+    """The interpreter accepts more than the compiler does."""
+    script = Path(__file__).parent / "compile_kernels.py"
+    environment = os.environ | {"TRITON_INTERPRET": "0"}
+    done = subprocess.run(
+        [sys.executable, str(script), capability], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    modules = (farthest_gpu, nearest_gpu, norm_gpu, peak_gpu)
+    names = {
+        name for module in modules for name in re.findall(r"^def (_\w+)\(", inspect.getsource(module), re.MULTILINE)
+    }
+    helpers = {"_is_inside", "_activate", "_launch"}
+    assert set(done.stdout.split()) == names - helpers
