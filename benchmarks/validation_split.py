@@ -33,6 +33,8 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     args = parser.parse_args()
+    if args.out.exists():
+        parser.error(f"{args.out} exists; name a new folder")
     found = open_dataset(str(args.data), points=1024)
     args.out.mkdir(parents=True)
     chosen = validation(found.train.labels)

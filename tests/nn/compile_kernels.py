@@ -68,8 +68,11 @@ def launch_all() -> None:
         norm_gpu.first_sums(y, y, empty(ROWS, 3), "clip")
         norm_gpu.signs(y)
         norm_gpu.sign_gradient(y, y, polynomial, vector)
-    peak_gpu.peak(empty(CLOUDS * CENTERS, NEIGHBORS, 64, dtype=half), empty(128, 64, dtype=half))
-    peak_gpu.peak(empty(CLOUDS, 1024, 512, dtype=half), empty(1024, 512, dtype=half))
+    for sets, points, inputs, outputs in ((CLOUDS * CENTERS, NEIGHBORS, 64, 128), (CLOUDS, 128, 512, 1024)):
+        a, w, x = empty(sets, points, inputs, dtype=half), empty(outputs, inputs), empty(sets, points, inputs)
+        winners, g = empty(sets, outputs, dtype=torch.int64), empty(sets, outputs)
+        peak_gpu.peak(a, w.half())
+        peak_gpu.gradients(x, a, w, winners, g, empty(inputs, inputs), empty(inputs), polynomial)
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 
+from bipointnet.models import vanilla_pointnet
 from bipointnet.models.blueprint import PointNorm
 from bipointnet.nn import (
     BinaryLinear,
@@ -24,6 +25,9 @@ from bipointnet.nn import (
     as_method,
     calibrate,
     clipped,
+    fused_layer,
+    fused_layers,
+    fused_pool,
     geometry,
     hard_sign,
     polynomial,
@@ -101,6 +105,7 @@ def layers() -> dict[str, NormalizedLayer]:
         "lsr, polynomial": layer(BinaryLinear(20, 24, smooth), 24, nn.Hardtanh()),
         "lsr without activation": layer(BinaryLinear(20, 24, "lsr"), 24),
         "bnn, a bias, and wide": layer(BinaryLinear(20, 150, "bnn"), 150, nn.Hardtanh()),
+        "bi-real, a scale per output": layer(BinaryLinear(20, 24, "bi-real"), 24, nn.Hardtanh()),
         "float": layer(nn.Linear(20, 24), 24, nn.ReLU()),
         "float, points": layer(nn.Linear(3, 24), 24, nn.Hardtanh()),
         "xnor, a scale per point": layer(BinaryLinear(20, 24, "xnor"), 24, nn.Hardtanh()),
@@ -148,6 +153,81 @@ def test_a_fused_layer_computes_what_its_parts_compute(name):
         assert distance(other.grad, one.grad) < tolerance
 
 
+@pytest.fixture
+def fusing(monkeypatch):
+    """Fuse layers on this machine, too."""
+    monkeypatch.setattr(fused_layer, "on_gpu", lambda x: True)
+    monkeypatch.setattr(fused_pool, "on_gpu", lambda x: True)
+
+
+UNUSUAL = {
+    "other limits": lambda: NormalizedLayer(nn.Linear(4, 6), PointNorm(6), nn.Hardtanh(0, 0.5)),
+    "another activation": lambda: NormalizedLayer(nn.Linear(4, 6), PointNorm(6), nn.GELU()),
+    "four parts": lambda: NormalizedLayer(nn.Linear(4, 6), PointNorm(6), nn.ReLU(), nn.Linear(6, 2)),
+    "no linear layer": lambda: NormalizedLayer(nn.Linear(4, 4), PointNorm(4), nn.ReLU())[1:],
+    "no parameters": lambda: NormalizedLayer(nn.Linear(4, 6), nn.BatchNorm1d(6, affine=False), nn.ReLU()),
+    "no momentum": lambda: NormalizedLayer(nn.Linear(4, 6), nn.BatchNorm1d(6, momentum=None), nn.ReLU()),
+    "no statistics": lambda: NormalizedLayer(nn.Linear(4, 6), nn.BatchNorm1d(6, track_running_stats=False), nn.ReLU()),
+    "eval mode": lambda: NormalizedLayer(nn.Linear(4, 6), PointNorm(6), nn.ReLU()).eval(),
+    "float64": lambda: NormalizedLayer(nn.Linear(4, 6), PointNorm(6), nn.ReLU()).double(),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_layers_run_part_by_part(fusing, name):
+    layer = UNUSUAL[name]().to(DEVICE)
+    x = normal(9, 4).double() if name == "float64" else normal(9, 4)
+    expected = nn.Sequential.forward(copy.deepcopy(layer), x)
+    assert torch.equal(layer(x), expected)
+
+
+def test_hooks_on_the_parts_of_a_layer_are_called(fusing):
+    layer, called = NormalizedLayer(nn.Linear(4, 6), PointNorm(6), nn.ReLU()).to(DEVICE), []
+    layer[1].register_forward_hook(lambda *_: called.append(True))
+    layer(normal(9, 4))
+    assert called
+
+
+def test_one_row_has_no_variance(fusing):
+    layer = NormalizedLayer(nn.Linear(4, 6), PointNorm(6), nn.ReLU()).to(DEVICE)
+    with pytest.raises(ValueError, match="more than 1 value"):
+        layer(normal(1, 4))
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU(), nn.Hardtanh()])
+def test_nan_is_not_hidden(fusing, activation):
+    layer = NormalizedLayer(nn.Linear(4, 6), PointNorm(6), activation).to(DEVICE)
+    x = normal(9, 4)
+    x[3, 2] = torch.nan
+    assert layer(x).isnan().all()
+
+
+def test_second_gradients_are_refused(fusing):
+    layer = NormalizedLayer(nn.Linear(4, 6), PointNorm(6), nn.ReLU()).to(DEVICE)
+    x = normal(9, 4).requires_grad_()
+    (g,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        g.square().sum().backward()
+
+
+def test_a_network_of_fused_layers_computes_what_its_parts_compute(fusing):
+    torch.manual_seed(0)
+    network = vanilla_pointnet(num_classes=5).to(DEVICE)
+    network.dropout = nn.Identity()
+    parts = copy.deepcopy(network)
+    for layer in fused_layers(parts):
+        layer.fused = False
+    x, g = normal(16, 24, 3), normal(16, 5, seed=1)
+    logits = [each(x).logits for each in (network, parts)]
+    torch.testing.assert_close(*logits, rtol=1e-3, atol=1e-4)
+    for each in logits:
+        each.backward(g)
+    found = dict(network.named_parameters())
+    for name, parameter in parts.named_parameters():
+        if parameter.dim() > 1:  # BatchNorms cancel most biases
+            assert distance(found[name].grad, parameter.grad) < 1e-2, name
+
+
 def test_where_a_product_equals_its_mean_the_sign_is_that_of_the_bias():
     """In a batch of few rows that is common, and a rounding error must not decide."""
     z = torch.tensor([[-2.0, 6.0], [2.0, 6.0], [0.0, 6.0]], device=DEVICE, dtype=torch.float16)
@@ -187,6 +267,19 @@ def test_the_peak_is_the_first_maximum_of_the_products(sets, points, inputs, cha
     assert torch.equal(winners, first)
 
 
+@pytest.mark.parametrize("slope", [clipped, polynomial, straight])
+@pytest.mark.parametrize(("sets", "points", "inputs", "channels"), [(3, 1, 5, 2), (5, 70, 20, 130), (2, 100, 131, 24)])
+def test_gradients_of_peaks_are_those_of_dense_products(sets, points, inputs, channels, slope):
+    x, w = normal(sets, points, inputs), hard_sign(normal(channels, inputs, seed=1))
+    a, g = hard_sign(x).half(), normal(sets, channels, seed=2)
+    winners = peak_gpu.peak(a, w.half())[1]
+    mixed, row = normal(inputs, inputs, seed=3), normal(inputs, seed=4)
+    dense = torch.zeros(sets, points, channels, device=DEVICE).scatter_(1, winners.unsqueeze(1), g.unsqueeze(1))
+    grad_x, grad_w = peak_gpu.gradients(x, a, w, winners, g, mixed, row, slope)
+    assert distance(grad_x, (dense @ w + a.float() @ mixed + row) * slope(x)) < ROUNDED
+    assert distance(grad_w, torch.einsum("bnm,bnk->mk", dense, a.float())) < ROUNDED
+
+
 @pytest.mark.parametrize(("points", "centers", "k"), [(1, 2, 1), (33, 7, 33), (100, 40, 16), (300, 9, 20)])
 @pytest.mark.parametrize("step", [0, 0.25, 8])  # on a grid many distances are equal; on a coarse one all points
 def test_the_nearest_points_are_those_of_the_separate_operations(points, centers, k, step):
@@ -199,6 +292,14 @@ def test_the_nearest_points_are_those_of_the_separate_operations(points, centers
     squares = (around.unsqueeze(2) - cloud.unsqueeze(1)).square().sum(dim=-1)  # exact on the grid
     keys = (squares.view(torch.int64) & ~room) | place
     assert torch.equal(nearest_gpu.smallest_keys(around, cloud, k, room), keys.sort().values[..., :k])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_search_ends_for_nan(sign):
+    """Captured steps do not check coordinates."""
+    centers = torch.full((1, 2, 3), torch.nan, dtype=torch.float64, device=DEVICE).copysign(torch.tensor(sign))
+    found = nearest_gpu.smallest_keys(centers, normal(1, 64, 3).double(), 4, 63)
+    assert found.shape == (1, 2, 4)
 
 
 @pytest.mark.parametrize("step", [0, 0.5])

@@ -5,17 +5,17 @@ time; as one kernel they take about 1 ms. Distances are sums of squares on the g
 exact in float64, so neither the order of a sum nor a fused multiply-add can change them.
 """
 
-from typing import Any
-
 import triton  # pyright: ignore[reportMissingImports]  it comes with PyTorch for GPUs
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
+
+from bipointnet.nn.gpu import launch
 
 MAX_POINTS = 8192  # that fit in registers
 
 
 @triton.jit
-def _sample(cloud, start, picks, gaps, total, COUNT: tl.constexpr, SLOTS: tl.constexpr):
+def _sample(cloud, start, picks, gaps, total, count, SLOTS: tl.constexpr):
     row = tl.program_id(0)
     slot = tl.arange(0, SLOTS)
     here = slot < total
@@ -25,14 +25,14 @@ def _sample(cloud, start, picks, gaps, total, COUNT: tl.constexpr, SLOTS: tl.con
     z = tl.load(xs + 2 * total + slot, mask=here, other=0.0)
     gap = tl.where(here, x * 0.0 + float("inf"), -1.0)
     last = tl.load(start + row).to(tl.int32)
-    for step in range(1, COUNT):
+    for step in range(1, count):
         dx = x - tl.load(xs + last)
         dy = y - tl.load(xs + total + last)
         dz = z - tl.load(xs + 2 * total + last)
         gap = tl.minimum(gap, dx * dx + dy * dy + dz * dz)
         far, last = tl.max(gap, 0, return_indices=True)  # of equal values the first
-        tl.store(picks + row * COUNT + step, last)
-        tl.store(gaps + row * COUNT + step, far)
+        tl.store(picks + row * count + step, last)
+        tl.store(gaps + row * count + step, far)
 
 
 def sample(cloud: Tensor, start: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -44,8 +44,8 @@ def sample(cloud: Tensor, start: Tensor, count: int) -> tuple[Tensor, Tensor]:
     picks, gaps = start.repeat(count, 1).T.contiguous(), cloud.new_full((clouds, count), float("inf"))
     slots = triton.next_power_of_2(total)
     warps = min(max(slots // 256, 1), 16)
-    kernel: Any = _sample
-    kernel[(clouds,)](cloud.mT.contiguous(), start, picks, gaps, total, COUNT=count, SLOTS=slots, num_warps=warps)
+    planes = cloud.mT.contiguous()
+    launch(_sample, (clouds,), planes, start, picks, gaps, total, count, SLOTS=slots, num_warps=warps)
     return picks, gaps
 
 

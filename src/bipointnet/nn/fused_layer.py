@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from bipointnet.nn.gpu import runs_kernels
 from bipointnet.nn.linear import BinaryLinear
@@ -52,21 +53,38 @@ def on_gpu(x: Tensor) -> bool:
     return runs_kernels(x) and x.dtype == torch.float32 and x.numel() > 0 and not torch.is_autocast_enabled("cuda")
 
 
-def hooked(*modules: nn.Module) -> bool:
-    """Whether somebody wants to see what a module computes."""
-    return any(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks for module in modules)
+def _has_hooks(module: nn.Module) -> bool:
+    """Whether hooks would not be called if the module is a part of a fused layer."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any(getattr(module, kind) for kind in kinds)
+
+
+def tracks_statistics(norm: nn.Module, x: Tensor) -> bool:
+    """Whether a module is a BatchNorm in training whose statistics `track` can update, with parameters as x."""
+    return (
+        isinstance(norm, nn.BatchNorm1d)
+        and norm.training
+        and norm.affine
+        and norm.track_running_stats
+        and norm.momentum is not None
+        and norm.weight.device == x.device
+        and norm.weight.dtype == torch.float32
+    )
+
+
+def _activation(module: nn.Module) -> str | None:
+    """The name of an activation in norm_gpu."""
+    if type(module) is nn.ReLU:
+        return "relu"
+    return "clip" if type(module) is nn.Hardtanh and (module.min_val, module.max_val) == (-1, 1) else None
 
 
 @torch.no_grad()
 def track(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, rows: int) -> None:
     """Update the running statistics as nn.BatchNorm1d does; the variance is divided by `rows`."""
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    assert norm.num_batches_tracked is not None
-    assert norm.momentum is not None
-    norm.running_mean.lerp_(mean, norm.momentum)
-    norm.running_var.lerp_(variance * (rows / max(rows - 1, 1)), norm.momentum)
-    norm.num_batches_tracked.add_(1)
+    norm.running_mean.lerp_(mean, norm.momentum)  # pyright: ignore
+    norm.running_var.lerp_(variance * (rows / max(rows - 1, 1)), norm.momentum)  # pyright: ignore
+    norm.num_batches_tracked.add_(1)  # pyright: ignore
 
 
 class _Norm:
@@ -113,7 +131,8 @@ class _BinaryLayer(torch.autograd.Function):
         return y, *found
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         from bipointnet.nn import norm_gpu
 
         x, a, w, z, scale, weight, inverse, slope, offset, mean = ctx.saved_tensors
@@ -122,13 +141,14 @@ class _BinaryLayer(torch.autograd.Function):
         factors = weight * inverse, total / rows, (s * inverse).square() * product / rows
         grad_u = norm_gpu.apply_gradient(g, z, *line, factors, ctx.activation, torch.bfloat16)
         column = scale.reshape(-1, 1)  # (M, 1) or (1, 1)
-        grad_a = grad_u @ (w * column).bfloat16()
         unscaled = (grad_u.T @ a.view(torch.bfloat16)).float() * HALF_AS_BFLOAT  # (M, K)
         grad_scale = (unscaled * w).sum(dim=1)
-        grad_x = norm_gpu.sign_gradient(grad_a, x, ctx.slope) if ctx.needs_input_grad[0] else None
+        grad_x = None
+        if ctx.needs_input_grad[0]:
+            grad_x = norm_gpu.sign_gradient(grad_u @ (w * column).bfloat16(), x, ctx.slope)
         grad_weight, grad_bias = (product * s * inverse).float(), total.float()
         grad_scale = grad_scale.sum() if scale.dim() == 0 else grad_scale
-        unused = torch.zeros_like(grad_bias) if ctx.needs_input_grad[7] else None  # BatchNorm takes the bias out again
+        unused = torch.zeros_like(grad_bias) if ctx.needs_input_grad[7] else None  # BatchNorm cancels the bias
         return grad_x, unscaled * column, grad_scale, None, None, grad_weight, grad_bias, unused
 
 
@@ -151,7 +171,8 @@ class _NormLayer(torch.autograd.Function):
         return y, *found
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         from bipointnet.nn import norm_gpu
 
         z, weight, inverse, slope, offset, mean = ctx.saved_tensors
@@ -181,10 +202,10 @@ class _FirstLayer(torch.autograd.Function):
         center = xyz.mean(dim=0, dtype=torch.float64)
         off = xyz - center.float()
         rest = off.mean(dim=0, dtype=torch.float64)  # of the rounding of the center
-        covariance = (off.T @ off).double() / len(xyz) - rest.outer(rest)
+        covariance = off.double().T @ off.double() / len(xyz) - rest.outer(rest)
         center = center.float().double() + rest
         mean = weights @ center + bias
-        variance = ((weights @ covariance) * weights).sum(dim=1)
+        variance = ((weights @ covariance) * weights).sum(dim=1).clamp_min(0)
         line = _Norm(mean, variance, mean.new_ones(()), norm)
         affine, offset = weights * line.slope.unsqueeze(1), line.offset - line.slope * (mean - bias)
         y = norm_gpu.first_layer(xyz, affine.float(), offset.float(), activation)
@@ -195,7 +216,8 @@ class _FirstLayer(torch.autograd.Function):
         return y, *found
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         from bipointnet.nn import norm_gpu
 
         xyz, y, weights, weight, center, covariance, inverse = ctx.saved_tensors
@@ -211,7 +233,7 @@ class NormalizedLayer(nn.Sequential):
     """activation(norm(linear(x))): (..., K) -> (..., M).
 
     Its parts, in this order: a layer over the last dimension, such as nn.Linear or BinaryLinear; a BatchNorm over all
-    other dimensions; nn.Hardtanh, nn.ReLU or nothing. A slice of it is a layer of the same kind.
+    other dimensions; an activation or nothing. Only nn.ReLU and nn.Hardtanh, with limits -1 and 1, are fused.
 
     Example:
         >>> layer = NormalizedLayer(BinaryLinear(64, 128, "lsr"), PointNorm(128), torch.nn.Hardtanh())
@@ -219,19 +241,24 @@ class NormalizedLayer(nn.Sequential):
         torch.Size([8, 100, 128])
     """
 
+    fused = True  # False: the parts run one after the other
+
     def forward(self, input: Tensor | list[Tensor]) -> Tensor:
         x = input[0] if isinstance(input, list) else input  # a ConcatLinear reads several tensors
-        known = isinstance(x, Tensor)  # and no symbol of a tracer
-        if len(self) < 2 or not self[1].training or not known or not on_gpu(x) or hooked(*self):
-            return super().forward(input)  # pyright: ignore[reportArgumentType]
-        if x.numel() == x.shape[-1]:  # one row has no variance; BatchNorm says so
-            return super().forward(input)  # pyright: ignore[reportArgumentType]
-        return self._fused(input)
+        return self._fused(input) if self._can_fuse(x) else super().forward(input)  # pyright: ignore[reportArgumentType]
+
+    def _can_fuse(self, x: Any) -> bool:
+        if not self.fused or len(self) not in (2, 3) or not isinstance(x, Tensor):  # such as a symbol of a tracer
+            return False
+        if not on_gpu(x) or not tracks_statistics(self[1], x) or any(map(_has_hooks, self)):
+            return False
+        # One row has no variance; BatchNorm says so.
+        return x.numel() > x.shape[-1] and (len(self) == 2 or _activation(self[2]) is not None)
 
     def _fused(self, x: Tensor | list[Tensor]) -> Tensor:
         linear, norm, *activation = self
         assert isinstance(norm, nn.BatchNorm1d)
-        name = {nn.Hardtanh: "clip", nn.ReLU: "relu"}[type(activation[0])] if activation else None
+        name = _activation(activation[0]) if activation else None
         known = norm.weight.detach(), norm.bias.detach(), norm.eps
         parameters = norm.weight, norm.bias
         found: Any
@@ -246,6 +273,8 @@ class NormalizedLayer(nn.Sequential):
             shape = x.shape
         else:
             z = linear(x)
+            if z.dtype != torch.float32 or z.numel() == z.shape[-1]:
+                return nn.Sequential(norm, *activation)(z)
             found, shape = _NormLayer.apply(z.reshape(-1, z.shape[-1]).contiguous(), known, name, *parameters), z.shape
         y, mean, variance = found
         track(norm, mean if bias is None else mean + bias.detach(), variance, len(y))

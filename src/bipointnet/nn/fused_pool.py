@@ -18,11 +18,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from bipointnet.nn.calibrate import Calibrated
 from bipointnet.nn.concat_linear import ConcatLinear
 from bipointnet.nn.distinct import distinct_codes
-from bipointnet.nn.fused_layer import HALF_AS_BFLOAT, on_gpu, plain_signs, track
+from bipointnet.nn.fused_layer import HALF_AS_BFLOAT, NormalizedLayer, on_gpu, plain_signs, track, tracks_statistics
 from bipointnet.nn.hooks import preserved_modes
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.pools import EntropyMax, MaxPool
@@ -137,7 +138,7 @@ class _PeakLayer(torch.autograd.Function):
         rows = a.flatten(0, 1)
         middle = rows.sum(dim=0, dtype=torch.float32) / len(rows)  # (K,)
         covariance = _second_moment(rows) / len(rows) - middle.outer(middle)
-        mean, variance = w @ middle, ((w @ covariance) * w).sum(dim=1)  # (M,)
+        mean, variance = w @ middle, ((w @ covariance) * w).sum(dim=1).clamp_min(0)  # (M,)
         inverse = torch.rsqrt(scale**2 * variance + eps)
         factor = weight * scale * inverse
         rising = torch.where(factor >= 0, 1.0, -1.0)
@@ -150,9 +151,8 @@ class _PeakLayer(torch.autograd.Function):
         return (peak - mean) * factor + bias, *found
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        from bipointnet.nn import norm_gpu
-
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         x, a, w, scale, weight, winners, peak, middle, covariance, mean, variance, inverse = ctx.saved_tensors
         g, total = grads[0], grads[0].sum(dim=0)
         product = (g * (peak - mean)).sum(dim=0)  # (M,): the gradient of the factor
@@ -165,22 +165,23 @@ class _PeakLayer(torch.autograd.Function):
         grad_covariance = w.T @ (grad_variance.unsqueeze(1) * w)  # (K, K)
         row = (w.T @ grad_mean - 2 * grad_covariance @ middle) / a.shape[:2].numel()
         mixed = 2 / a.shape[:2].numel() * grad_covariance
-        grad_a, grad_peak = _peak_gradients(a, w, winners, g * factor, mixed)
-        grad_x = norm_gpu.sign_gradient(grad_a, x.flatten(0, 1), ctx.slope, row).view(x.shape)
+        grad_x, grad_peak = _sign_gradients(x, a, w, winners, g * factor, mixed, row, ctx.slope)
         grad_scale = grad_scale.sum() if scale.dim() == 0 else grad_scale
         return grad_x, grad_w + grad_peak, grad_scale, product * scale * inverse, total, None, None
 
 
-def _peak_gradients(a: Tensor, w: Tensor, winners: Tensor, g: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of signs (R, K), with a . mixed added, and of w (M, K), from the gradient g (B, M) of the maxima."""
-    as_bfloat = a.flatten(0, 1).view(torch.bfloat16)
+def _sign_gradients(
+    x: Tensor, a: Tensor, w: Tensor, winners: Tensor, g: Tensor, mixed: Tensor, row: Tensor, slope: Any
+) -> tuple[Tensor, Tensor]:
+    """What peak_gpu.gradients computes, in the faster of two ways."""
+    from bipointnet.nn import norm_gpu, peak_gpu
+
     if a.shape[1] <= MANY_WINNERS:
-        dense = g.new_zeros(*a.shape[:2], len(w), dtype=torch.bfloat16)
-        dense = dense.scatter_(1, winners.unsqueeze(1), g.unsqueeze(1).bfloat16()).flatten(0, 1)  # (R, M)
-        grad_w = (dense.T @ as_bfloat).float() * HALF_AS_BFLOAT
-        return (dense @ w.bfloat16()).addmm_(as_bfloat, (HALF_AS_BFLOAT * mixed).bfloat16()), grad_w
+        return peak_gpu.gradients(x, a, w, winners, g, mixed, row, slope)
     grad_a, grad_w = _gather_gradients(a.float(), w, winners, g)
-    return grad_a.flatten(0, 1) + as_bfloat @ (HALF_AS_BFLOAT * mixed).bfloat16(), grad_w
+    rest = a.flatten(0, 1).view(torch.bfloat16) @ (HALF_AS_BFLOAT * mixed).bfloat16()
+    grad_x = norm_gpu.sign_gradient(grad_a.flatten(0, 1) + rest, x.flatten(0, 1), slope, row)
+    return grad_x.view(x.shape), grad_w
 
 
 class PooledLayer(nn.Module, Calibrated):
@@ -219,7 +220,8 @@ class PooledLayer(nn.Module, Calibrated):
         # A scale per point makes the product a float: fusing gains nothing, and rounding could change bits.
         scaled = isinstance(self.linear, BinaryLinear) and self.linear.method.scales_points
         if self.fused and self.norm is not None and isinstance(self.pool, MaxPool) and not scaled:
-            if self.norm.training and self.activation is None and plain_signs(self.linear) and on_gpu(x):
+            usual = self.activation is None and plain_signs(self.linear) and tracks_statistics(self.norm, x)
+            if usual and on_gpu(x) and x.shape[:-1].numel() > 1:
                 return self._on_gpu(x, self.norm) - self.pool.shift(x, counts)
             with without_autocast(x):  # it would round the products
                 x = x.to(torch.promote_types(x.dtype, self.norm.weight.dtype))
@@ -241,7 +243,7 @@ class PooledLayer(nn.Module, Calibrated):
         clouds = x.reshape(-1, *x.shape[-2:]).contiguous()
         found: Any = _PeakLayer.apply(clouds, w, scale, norm.weight, norm.bias, norm.eps, linear.method.slope)
         y, mean, variance = found
-        if linear.bias is not None:  # BatchNorm takes it out again
+        if linear.bias is not None:  # BatchNorm cancels it
             mean, y = mean + linear.bias.detach(), y + 0 * linear.bias
         track(norm, mean, variance, clouds.shape[:2].numel())
         return y.reshape(*x.shape[:-2], -1)
@@ -281,9 +283,9 @@ class PooledLayer(nn.Module, Calibrated):
         return mean, variance
 
 
-def fused_layers(model: nn.Module) -> list[PooledLayer | ConcatLinear]:
+def fused_layers(model: nn.Module) -> list[PooledLayer | ConcatLinear | NormalizedLayer]:
     """The layers with an attribute `fused`. With `fused = False`, forward hooks on their parts are called."""
-    return [module for module in model.modules() if isinstance(module, (PooledLayer, ConcatLinear))]
+    return [module for module in model.modules() if isinstance(module, (PooledLayer, ConcatLinear, NormalizedLayer))]
 
 
 @contextmanager

@@ -11,12 +11,12 @@ are sorted.
 # pyright: reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false
 # In a kernel, functions of Triton return tensors; their annotations allow for more.
 
-from typing import Any
-
 import torch
 import triton  # pyright: ignore[reportMissingImports]  it comes with PyTorch for GPUs
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
+
+from bipointnet.nn.gpu import launch
 
 MAX_POINTS = 4096
 PAIRS = 4096  # centers times points of a program: 16 for each thread
@@ -28,7 +28,7 @@ LARGEST_KEY = tl.constexpr(0x7FFFFFFFFFFFFFFF)
 def _smallest(
     centers,
     cloud,
-    room,
+    space,
     keys,
     total,
     count,
@@ -39,11 +39,11 @@ def _smallest(
     K: tl.constexpr,
     KEPT: tl.constexpr,
 ):
-    batch = tl.program_id(0)
+    batch = tl.program_id(1).to(tl.int64)
     slot = tl.arange(0, SLOTS)
     here = slot < total
     xs = cloud + batch * 3 * total
-    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < count
     cs = centers + batch * 3 * count
     dx = tl.load(xs + slot, mask=here, other=0.0)[None, :] - tl.load(cs + row, mask=inside, other=0.0)[:, None]
@@ -52,9 +52,10 @@ def _smallest(
     xs, cs = xs + total, cs + count
     dz = tl.load(xs + slot, mask=here, other=0.0)[None, :] - tl.load(cs + row, mask=inside, other=0.0)[:, None]
     square = dx * dx + dy * dy + dz * dz
-    key = (square.to(tl.int64, bitcast=True) & keep) | slot[None, :]
+    # A NaN may have its sign bit set; without it the bisection ends for NaN, too.
+    key = (square.to(tl.int64, bitcast=True) & keep & LARGEST_KEY) | slot[None, :]
     key = tl.where(here[None, :], key, LARGEST_KEY)
-    line = batch.to(tl.int64) * count + row
+    line = batch * count + row
     if KEPT < SLOTS:
         # At most k - 1 keys are below `low`, at least k are not above `high`. Distances are integers: 0, or 1 and more.
         few = tl.sum((key < ONE).to(tl.int32), 1) < k
@@ -73,7 +74,7 @@ def _smallest(
         chosen = key <= high[:, None]
         place = tl.cumsum(chosen.to(tl.int32), 1) - 1
         free = tl.arange(0, KEPT)
-        own = room + line[:, None] * KEPT
+        own = space + line[:, None] * KEPT
         rest = (free[None, :] >= found[:, None]) & inside[:, None]
         tl.store(own + free[None, :], tl.full([ROWS, KEPT], LARGEST_KEY, tl.int64), mask=rest)
         tl.store(own + place, key, mask=chosen & inside[:, None])
@@ -96,11 +97,10 @@ def smallest_keys(centers: Tensor, cloud: Tensor, k: int, room: int) -> Tensor:
     rows, kept = max(1, PAIRS // slots), 2 * most
     keys = cloud.new_empty((clouds, count, k), dtype=torch.int64)
     space = cloud.new_empty((clouds, count, kept) if kept < slots else 1, dtype=torch.int64)
-    grid = clouds, triton.cdiv(count, rows)
+    grid = triton.cdiv(count, rows), clouds
     around, points = centers.mT.contiguous(), cloud.mT.contiguous()
     sizes = {"ROWS": rows, "SLOTS": slots, "K": most, "KEPT": kept, "num_warps": 8}
-    kernel: Any = _smallest
-    kernel[grid](around, points, space, keys, total, count, k, ~room, **sizes)
+    launch(_smallest, grid, around, points, space, keys, total, count, k, ~room, **sizes)
     return keys
 
 

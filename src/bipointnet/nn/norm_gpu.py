@@ -22,13 +22,12 @@ repeated step has the same result.
 # pyright: reportOperatorIssue=false
 # In a kernel, functions of Triton return tensors; their annotations allow for more.
 
-from typing import Any
-
 import torch
 import triton  # pyright: ignore[reportMissingImports]  it comes with PyTorch for GPUs
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
+from bipointnet.nn.gpu import launch
 from bipointnet.nn.sign import Slope, clipped, polynomial, straight
 
 ACTIVATIONS = {None: 0, "clip": 1, "relu": 2}
@@ -48,33 +47,45 @@ def _is_inside(y, ACTIVATION: tl.constexpr):
 
 @triton.jit
 def _activate(y, ACTIVATION: tl.constexpr):
+    """NaN stays NaN, so that a diverging training is noticed."""
     if ACTIVATION == 1:
-        return tl.minimum(tl.maximum(y, -1.0), 1.0)
+        raised = tl.maximum(y, -1.0, propagate_nan=tl.PropagateNan.ALL)
+        return tl.minimum(raised, 1.0, propagate_nan=tl.PropagateNan.ALL)
     if ACTIVATION == 2:
-        return tl.maximum(y, 0.0)
+        return tl.maximum(y, 0.0, propagate_nan=tl.PropagateNan.ALL)
     return y
 
 
 @triton.jit
-def _moments(z, starts, sums, squares, rows, columns, STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def slope_of(x, SLOPE: tl.constexpr):
+    """The slope that replaces the derivative of sign, one of SLOPES."""
+    if SLOPE == 0:
+        return tl.where(tl.abs(x) <= 1.0, 1.0, 0.0)
+    if SLOPE == 1:
+        return tl.maximum(2.0 - 2.0 * tl.abs(x), 0.0)
+    return x * 0.0 + 1.0
+
+
+@triton.jit
+def _moments(z, starts, sums, squares, rows, columns, steps, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """The first row of a program, the sum of deviations from it, and the sum of squared deviations from the mean.
 
-    Sums of integers are exact, so that a mean is exact where it is an integer.
+    Sums of integers below 2^24 are exact, so that a mean is exact where it is an integer.
     """
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < columns
-    first = tl.program_id(0) * STEPS * ROWS
-    start = tl.load(z + tl.program_id(0).to(tl.int64) * STEPS * ROWS * columns + column, mask=inside, other=0.0)
+    first = tl.program_id(0) * steps * ROWS
+    start = tl.load(z + tl.program_id(0).to(tl.int64) * steps * ROWS * columns + column, mask=inside, other=0.0)
     near = start.to(tl.float32)[None, :]
     total, square = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
-    for step in range(STEPS):
+    for step in range(steps):
         row = first + step * ROWS + tl.arange(0, ROWS)
         here = (row < rows)[:, None] & inside[None, :]
         place = row.to(tl.int64)[:, None] * columns + column[None, :]
         off = tl.where(here, tl.load(z + place, mask=here, other=0.0).to(tl.float32) - near, 0.0)
         total += off
         square += off * off
-    count = tl.minimum(rows - first, STEPS * ROWS).to(tl.float32)
+    count = tl.minimum(rows - first, steps * ROWS).to(tl.float32)
     deviation = tl.sum(total, 0)
     place = tl.program_id(0) * columns + column
     tl.store(starts + place, start.to(tl.float32), mask=inside)
@@ -109,7 +120,7 @@ def _gradient_sums(
     products,
     rows,
     columns,
-    STEPS: tl.constexpr,
+    steps,
     ACTIVATION: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -119,9 +130,9 @@ def _gradient_sums(
     factor = tl.load(slope + column, mask=inside, other=0.0)
     shift = tl.load(offset + column, mask=inside, other=0.0)
     middle = tl.load(mean + column, mask=inside, other=0.0)
-    first = tl.program_id(0) * STEPS * ROWS
+    first = tl.program_id(0) * steps * ROWS
     total, product = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
-    for step in range(STEPS):
+    for step in range(steps):
         row = first + step * ROWS + tl.arange(0, ROWS)
         here = (row < rows)[:, None] & inside[None, :]
         place = row.to(tl.int64)[:, None] * columns + column[None, :]
@@ -179,7 +190,7 @@ def _first_layer(
     inside = column < columns
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     value = tl.zeros([ROWS, COLUMNS], tl.float32) + tl.load(offset + column, mask=inside, other=0.0)[None, :]
-    point, factor = xyz + row * 3, weight + column * 3
+    point, factor = xyz + row.to(tl.int64) * 3, weight + column * 3
     value += tl.load(point, mask=row < rows)[:, None] * tl.load(factor, mask=inside)[None, :]
     value += tl.load(point + 1, mask=row < rows)[:, None] * tl.load(factor + 1, mask=inside)[None, :]
     value += tl.load(point + 2, mask=row < rows)[:, None] * tl.load(factor + 2, mask=inside)[None, :]
@@ -195,7 +206,7 @@ def _first_sums(
     sums,
     rows,
     columns,
-    STEPS: tl.constexpr,
+    steps,
     ACTIVATION: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -204,14 +215,14 @@ def _first_sums(
     inside = column < columns
     total, in_x = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
     in_y, in_z = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
-    for step in range(STEPS):
-        row = (tl.program_id(0) * STEPS + step) * ROWS + tl.arange(0, ROWS)
+    for step in range(steps):
+        row = (tl.program_id(0) * steps + step) * ROWS + tl.arange(0, ROWS)
         here = (row < rows)[:, None] & inside[None, :]
         place = row.to(tl.int64)[:, None] * columns + column[None, :]
         grad = tl.load(g + place, mask=here, other=0.0).to(tl.float32)
         if ACTIVATION != 0:
             grad = tl.where(_is_inside(tl.load(y + place, mask=here, other=0.0), ACTIVATION), grad, 0.0)
-        point = xyz + row * 3
+        point = xyz + row.to(tl.int64) * 3
         total += grad
         in_x += grad * tl.load(point, mask=row < rows, other=0.0)[:, None]
         in_y += grad * tl.load(point + 1, mask=row < rows, other=0.0)[:, None]
@@ -238,12 +249,8 @@ def _sign_gradient(g, x, row, out, count, columns, SLOPE: tl.constexpr, HAS_ROW:
     grad = tl.load(g + place, mask=here, other=0.0).to(tl.float32)
     if HAS_ROW:
         grad += tl.load(row + place % columns, mask=here, other=0.0)
-    size = tl.abs(tl.load(x + place, mask=here, other=0.0))
-    if SLOPE == 0:
-        grad = tl.where(size <= 1.0, grad, 0.0)
-    if SLOPE == 1:
-        grad *= tl.maximum(2.0 - 2.0 * size, 0.0)
-    tl.store(out + place, grad, mask=here)
+    value = tl.load(x + place, mask=here, other=0.0)
+    tl.store(out + place, grad * slope_of(value, SLOPE), mask=here)
 
 
 class _Tiles:
@@ -271,17 +278,12 @@ class _Tiles:
         return triton.cdiv(self.down, self.steps), self.across
 
 
-def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
-    if all(grid):
-        kernel[grid](*arguments, **constants)
-
-
 def moments(z: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance (divided by R) of each column: (R, C) -> two (C,) in float64."""
     tiles = _Tiles(z)
     parts = tiles.sums[0]
     starts, sums, squares = (z.new_empty(parts, tiles.columns, dtype=torch.float32) for _ in range(3))
-    _launch(_moments, tiles.sums, z, starts, sums, squares, *z.shape, tiles.steps, **tiles.sizes)
+    launch(_moments, tiles.sums, z, starts, sums, squares, *z.shape, tiles.steps, **tiles.sizes)
     each = tiles.steps * tiles.height
     counts = (tiles.rows - each * torch.arange(parts, device=z.device)).clamp(max=each).double().unsqueeze(1)
     totals = starts * counts + sums
@@ -294,7 +296,7 @@ def apply(z: Tensor, slope: Tensor, offset: Tensor, mean: Tensor, activation: st
     """f(slope (z - mean) + offset): (R, C), three (C,) float32 -> (R, C) float32."""
     tiles, y = _Tiles(z), z.new_empty(z.shape, dtype=torch.float32)
     grid = tiles.down, tiles.across
-    _launch(_apply, grid, z, y, slope, offset, mean, *z.shape, ACTIVATION=ACTIVATIONS[activation], **tiles.sizes)
+    launch(_apply, grid, z, y, slope, offset, mean, *z.shape, ACTIVATION=ACTIVATIONS[activation], **tiles.sizes)
     return y
 
 
@@ -306,7 +308,7 @@ def gradient_sums(
     sums, products = (z.new_empty(tiles.sums[0], tiles.columns, dtype=torch.float32) for _ in range(2))
     vectors = slope, offset, mean
     constants = {"ACTIVATION": ACTIVATIONS[activation], **tiles.sizes}
-    _launch(_gradient_sums, tiles.sums, g, z, *vectors, sums, products, *z.shape, tiles.steps, **constants)
+    launch(_gradient_sums, tiles.sums, g, z, *vectors, sums, products, *z.shape, tiles.steps, **constants)
     return sums.sum(dim=0, dtype=torch.float64), products.sum(dim=0, dtype=torch.float64)
 
 
@@ -324,7 +326,7 @@ def apply_gradient(
     tiles, out = _Tiles(z), z.new_empty(z.shape, dtype=dtype)
     vectors = slope, offset, mean, *(each.float() for each in factors)
     constants = {"ACTIVATION": ACTIVATIONS[activation], **tiles.sizes}
-    _launch(_apply_gradient, (tiles.down, tiles.across), g, z, out, *vectors, *z.shape, **constants)
+    launch(_apply_gradient, (tiles.down, tiles.across), g, z, out, *vectors, *z.shape, **constants)
     return out
 
 
@@ -333,7 +335,7 @@ def first_layer(xyz: Tensor, weight: Tensor, offset: Tensor, activation: str | N
     y = xyz.new_empty(len(xyz), len(weight))
     tiles = _Tiles(y)
     constants = {"ACTIVATION": ACTIVATIONS[activation], **tiles.sizes}
-    _launch(_first_layer, (tiles.down, tiles.across), xyz, y, weight, offset, *y.shape, **constants)
+    launch(_first_layer, (tiles.down, tiles.across), xyz, y, weight, offset, *y.shape, **constants)
     return y
 
 
@@ -342,14 +344,14 @@ def first_sums(g: Tensor, y: Tensor, xyz: Tensor, activation: str | None) -> Ten
     tiles = _Tiles(y)
     sums = y.new_empty(tiles.sums[0], 4, tiles.columns)
     constants = {"ACTIVATION": ACTIVATIONS[activation], **tiles.sizes}
-    _launch(_first_sums, tiles.sums, g, y, xyz, sums, *y.shape, tiles.steps, **constants)
+    launch(_first_sums, tiles.sums, g, y, xyz, sums, *y.shape, tiles.steps, **constants)
     return sums.sum(dim=0, dtype=torch.float64)
 
 
 def signs(x: Tensor) -> Tensor:
     """+1 where x >= 0, else -1, in float16."""
     out = torch.empty_like(x, dtype=torch.float16)
-    _launch(_signs, (triton.cdiv(x.numel(), FLAT),), x, out, x.numel(), FLAT=FLAT, num_warps=8)
+    launch(_signs, (triton.cdiv(x.numel(), FLAT),), x, out, x.numel(), FLAT=FLAT, num_warps=8)
     return out
 
 
@@ -358,5 +360,5 @@ def sign_gradient(g: Tensor, x: Tensor, slope: Slope, row: Tensor | None = None)
     out = torch.empty_like(x)
     constants = {"SLOPE": SLOPES[slope], "HAS_ROW": row is not None, "FLAT": FLAT, "num_warps": 8}
     added = x if row is None else row
-    _launch(_sign_gradient, (triton.cdiv(x.numel(), FLAT),), g, x, added, out, x.numel(), x.shape[1], **constants)
+    launch(_sign_gradient, (triton.cdiv(x.numel(), FLAT),), g, x, added, out, x.numel(), x.shape[1], **constants)
     return out

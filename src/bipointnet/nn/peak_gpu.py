@@ -1,20 +1,26 @@
-"""The largest product per set of points and channel on a GPU, without storing the products.
+"""The largest product per set of points and channel on a GPU, and its gradients, without storing products.
 
 max over points of a . w^T for signs a and w. A program multiplies the points of one set by some channels on the matrix
 units, a block of points at a time, and keeps the largest value and the first point that attains it. As two operations,
 the products of a network over neighborhoods are gigabytes that are written and read once.
+
+The gradient of the products is zero except at the maxima. For sets of few points its blocks are made in registers from
+the maxima (`gradients`); for sets of many points, sums of few rows are faster (nn/fused_pool.py).
 """
 # pyright: reportOperatorIssue=false
 # In a kernel, functions of Triton return tensors; their annotations allow for more.
-
-from typing import Any
 
 import torch
 import triton  # pyright: ignore[reportMissingImports]  it comes with PyTorch for GPUs
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
+from bipointnet.nn.gpu import launch
+from bipointnet.nn.norm_gpu import SLOPES, slope_of
+from bipointnet.nn.sign import Slope
+
 POINTS, CHANNELS, INPUTS = 64, 128, 64  # of a block
+PROGRAMS = 1024  # that share the sets in the gradient of w
 
 
 @triton.jit
@@ -26,8 +32,8 @@ def _peak(
     points,
     channels,
     inputs,
-    BLOCKS: tl.constexpr,
-    PIECES: tl.constexpr,
+    blocks,
+    pieces,
     POINTS: tl.constexpr,
     CHANNELS: tl.constexpr,
     INPUTS: tl.constexpr,
@@ -36,10 +42,10 @@ def _peak(
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     best = tl.full([CHANNELS], float("-inf"), tl.float32)
     winner = tl.zeros([CHANNELS], tl.int32)
-    for block in range(BLOCKS):
+    for block in range(blocks):
         point = block * POINTS + tl.arange(0, POINTS)
         product = tl.zeros([POINTS, CHANNELS], tl.float32)
-        for piece in range(PIECES):
+        for piece in range(pieces):
             k = piece * INPUTS + tl.arange(0, INPUTS)
             left = tl.load(
                 a + (batch * points + point)[:, None] * inputs + k[None, :],
@@ -71,7 +77,119 @@ def peak(a: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     winners = a.new_empty(sets, len(w), dtype=torch.int64)
     blocks, pieces = triton.cdiv(points, POINTS), triton.cdiv(inputs, INPUTS)
     sizes = {"POINTS": POINTS, "CHANNELS": CHANNELS, "INPUTS": INPUTS, "num_warps": 8}
-    kernel: Any = _peak
     grid = sets, triton.cdiv(len(w), CHANNELS)
-    kernel[grid](a, w, values, winners, points, len(w), inputs, BLOCKS=blocks, PIECES=pieces, **sizes)
+    launch(_peak, grid, a, w, values, winners, points, len(w), inputs, blocks, pieces, **sizes)
     return values, winners
+
+
+@triton.jit
+def _input_gradient(
+    x,
+    a,
+    w,
+    winners,
+    g,
+    mixed,
+    row,
+    out,
+    points,
+    channels,
+    inputs,
+    blocks,
+    pieces,
+    SLOPE: tl.constexpr,
+    POINTS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    INPUTS: tl.constexpr,
+    KIND: tl.constexpr,
+):
+    """(D . w + a . mixed + row) s(x) for one set and some inputs; D is the gradient of its products."""
+    batch = tl.program_id(0).to(tl.int64)
+    k = tl.program_id(1) * INPUTS + tl.arange(0, INPUTS)
+    point = tl.arange(0, POINTS)
+    total = tl.zeros([POINTS, INPUTS], tl.float32)
+    for block in range(blocks):
+        channel = block * CHANNELS + tl.arange(0, CHANNELS)
+        there = channel < channels
+        winner = tl.load(winners + batch * channels + channel, mask=there, other=-1)
+        grad = tl.load(g + batch * channels + channel, mask=there, other=0.0)
+        dense = tl.where(winner[None, :] == point[:, None], grad[None, :], 0.0).to(KIND)
+        inside = there[:, None] & (k < inputs)[None, :]
+        weight = tl.load(w + channel[:, None] * inputs + k[None, :], mask=inside, other=0.0).to(KIND)
+        total = tl.dot(dense, weight, total)
+    start = (batch * points + point)[:, None] * inputs
+    here = (point < points)[:, None]
+    for piece in range(pieces):
+        j = piece * INPUTS + tl.arange(0, INPUTS)
+        signs = tl.load(a + start + j[None, :], mask=here & (j < inputs)[None, :], other=0.0).to(KIND)
+        inside = (j < inputs)[:, None] & (k < inputs)[None, :]
+        matrix = tl.load(mixed + j[:, None] * inputs + k[None, :], mask=inside, other=0.0).to(KIND)
+        total = tl.dot(signs, matrix, total)
+    here = here & (k < inputs)[None, :]
+    total += tl.load(row + k, mask=k < inputs, other=0.0)[None, :]
+    value = tl.load(x + start + k[None, :], mask=here, other=0.0)
+    tl.store(out + start + k[None, :], total * slope_of(value, SLOPE), mask=here)
+
+
+@triton.jit
+def _weight_gradient(
+    a,
+    winners,
+    g,
+    out,
+    sets,
+    points,
+    channels,
+    inputs,
+    steps,
+    POINTS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    INPUTS: tl.constexpr,
+    KIND: tl.constexpr,
+):
+    """D^T . a for some channels and inputs, summed over STEPS sets."""
+    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    k = tl.program_id(2) * INPUTS + tl.arange(0, INPUTS)
+    point = tl.arange(0, POINTS)
+    total = tl.zeros([CHANNELS, INPUTS], tl.float32)
+    for step in range(steps):
+        number = tl.program_id(0).to(tl.int64) * steps + step
+        batch = tl.minimum(number, sets - 1)
+        there = channel < tl.where(number < sets, channels, 0)
+        winner = tl.load(winners + batch * channels + channel, mask=there, other=-1)
+        grad = tl.load(g + batch * channels + channel, mask=there, other=0.0)
+        dense = tl.where(winner[:, None] == point[None, :], grad[:, None], 0.0).to(KIND)
+        here = (point < points)[:, None] & (k < inputs)[None, :]
+        place = (batch * points + point)[:, None] * inputs + k[None, :]
+        total = tl.dot(dense, tl.load(a + place, mask=here, other=0.0).to(KIND), total)
+    place = (tl.program_id(0) * channels + channel)[:, None] * inputs + k[None, :]
+    tl.store(out + place, total, mask=(channel < channels)[:, None] & (k < inputs)[None, :])
+
+
+def gradients(
+    x: Tensor, a: Tensor, w: Tensor, winners: Tensor, g: Tensor, mixed: Tensor, row: Tensor, slope: Slope
+) -> tuple[Tensor, Tensor]:
+    """The gradients of x, through its signs a, and of w, from the gradient g of the maxima.
+
+        g_x = (D . w + a . mixed + row) slope(x)        g_w = sum over sets of D^T . a
+
+    D has the values of g at the points of `winners`, and is zero elsewhere. Products round g to bfloat16.
+
+    Shapes: x (B, N, K), a (B, N, K) float16, w (M, K), winners and g (B, M), mixed (K, K), row (K,)
+        -> (B, N, K), (M, K), float32
+    """
+    sets, points, inputs = a.shape
+    channels = len(w)
+    height = max(16, triton.next_power_of_2(points))
+    blocks, pieces = triton.cdiv(channels, CHANNELS), triton.cdiv(inputs, INPUTS)
+    kind = tl.float32 if x.device.type == "cpu" else tl.bfloat16  # Triton's interpreter has no products of bfloat16
+    sizes = {"POINTS": height, "CHANNELS": CHANNELS, "INPUTS": INPUTS, "KIND": kind, "num_warps": 8}
+    grad_x = torch.empty_like(x)
+    shape = points, channels, inputs
+    given = x, a, w, winners, g, mixed, row
+    launch(_input_gradient, (sets, pieces), *given, grad_x, *shape, blocks, pieces, SLOPE=SLOPES[slope], **sizes)
+    steps = triton.cdiv(sets, max(1, PROGRAMS // (blocks * pieces)))
+    parts = triton.cdiv(sets, steps)
+    sums = x.new_empty(parts, channels, inputs)
+    launch(_weight_gradient, (parts, blocks, pieces), a, winners, g, sums, sets, *shape, steps, **sizes)
+    return grad_x, sums.sum(dim=0)
