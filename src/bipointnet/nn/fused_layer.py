@@ -14,7 +14,7 @@ function of p, its statistics follow from mean and covariance of p, and the grad
 g' p.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from bipointnet.nn.gpu import runs_kernels
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.methods import Method
 from bipointnet.nn.product import EXACT_IN_HALF
-from bipointnet.nn.sign import clipped, polynomial, straight
+from bipointnet.nn.sign import Slope, clipped, polynomial, straight
 
 # The bits of +-1 in float16 are those of +-2^-7 in bfloat16: signs need no second copy for gradients.
 HALF_AS_BFLOAT = 2.0**7
@@ -87,133 +87,143 @@ def track(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, rows: int) -> No
     norm.num_batches_tracked.add_(1)  # pyright: ignore
 
 
-class _Norm:
-    """BatchNorm of u = s z as a line: y = slope (z - mean) + offset."""
+class _Norm(NamedTuple):
+    """BatchNorm of u = s z as a line, y = slope (z - mean) + offset, each (M,) float32; inverse is r, in float64."""
 
-    def __init__(self, mean: Tensor, variance: Tensor, scale: Tensor, norm: tuple[Tensor, Tensor, float]) -> None:
-        weight, bias, eps = norm
-        self.weight, self.scale = weight.double(), scale.double()
-        self.mean, self.variance = mean, variance
-        self.inverse = torch.rsqrt(self.scale.square() * variance + eps)
-        self.slope = self.weight * self.scale * self.inverse
-        self.offset = bias.double()
+    slope: Tensor
+    offset: Tensor
+    mean: Tensor
+    inverse: Tensor
 
-    @property
-    def vectors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Slope, offset and mean, as the kernels take them."""
-        return self.slope.float(), self.offset.float(), self.mean.float()
+    @classmethod
+    def of(
+        cls, mean: Tensor, variance: Tensor, scale: Tensor | float, weight: Tensor, bias: Tensor, eps: float
+    ) -> "_Norm":
+        """From mean and variance of z in float64, and the parameters of the BatchNorm."""
+        inverse = torch.rsqrt(scale**2 * variance + eps)
+        return cls((weight * scale * inverse).float(), bias, mean.float(), inverse)
+
+    def gradient(
+        self, g: Tensor, z: Tensor, weight: Tensor, scale: Tensor | float, activation: str | None, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradients of u, in `dtype`, and of the weight and the bias of the BatchNorm."""
+        from bipointnet.nn import norm_gpu
+
+        line = self.slope, self.offset, self.mean
+        total, product = norm_gpu.gradient_sums(g.contiguous(), z, *line, activation)
+        uneven = scale * self.inverse * product  # sum of g' uhat
+        factors = weight * self.inverse, total / len(z), scale * self.inverse * uneven / len(z)
+        grad_u = norm_gpu.apply_gradient(g.contiguous(), z, *line, factors, activation, dtype)
+        return grad_u, uneven.float(), total.float()
 
 
 class _BinaryLayer(torch.autograd.Function):
+    """A 1-bit layer, its BatchNorm and activation. Returns also mean and variance of u, for the running statistics.
+
+    Shapes: x (R, K), w (M, K) of +-1, scale () or (M,), weight, bias and shift, the bias of the layer, (M,)
+        -> (R, M), (M,), (M,)
+    """
+
     @staticmethod
     def forward(
         ctx: Any,
         x: Tensor,
         w: Tensor,
         scale: Tensor,
-        norm: tuple[Tensor, Tensor, float],
-        options: tuple[Any, str | None],
-        *parameters: Tensor | None,
+        weight: Tensor,
+        bias: Tensor,
+        shift: Tensor | None,
+        eps: float,
+        slope: Slope,
+        activation: str | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         from bipointnet.nn import norm_gpu
 
-        slope, activation = options
-        a, small = norm_gpu.signs(x), w.half()
-        z = a @ small.T
+        a = norm_gpu.signs(x)
+        z = a @ w.half().T
         mean, variance = norm_gpu.moments(z)
-        line = _Norm(mean, variance, scale, norm)
-        y = norm_gpu.apply(z, *line.vectors, activation)
-        ctx.save_for_backward(x, a, w, z, scale, norm[0], line.inverse, *line.vectors)
+        line = _Norm.of(mean, variance, scale.double(), weight, bias, eps)
+        ctx.save_for_backward(x, a, w, z, scale, weight, *line)
         ctx.slope, ctx.activation = slope, activation
-        s = line.scale
-        found = (s * mean).float(), (s * s * variance).float()
-        ctx.mark_non_differentiable(*found)
-        return y, *found
+        statistics = (scale * mean + (0 if shift is None else shift)).float(), (scale**2 * variance).float()
+        ctx.mark_non_differentiable(*statistics)
+        return norm_gpu.apply(z, line.slope, line.offset, line.mean, activation), *statistics
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         from bipointnet.nn import norm_gpu
 
-        x, a, w, z, scale, weight, inverse, slope, offset, mean = ctx.saved_tensors
-        g, rows, s, line = grads[0].contiguous(), len(z), scale.double(), (slope, offset, mean)
-        total, product = norm_gpu.gradient_sums(g, z, *line, ctx.activation)
-        factors = weight * inverse, total / rows, (s * inverse).square() * product / rows
-        grad_u = norm_gpu.apply_gradient(g, z, *line, factors, ctx.activation, torch.bfloat16)
+        x, a, w, z, scale, weight, *line = ctx.saved_tensors
+        norm = _Norm(*line)
+        grad_u, grad_weight, grad_bias = norm.gradient(
+            grads[0], z, weight, scale.double(), ctx.activation, torch.bfloat16
+        )
         column = scale.reshape(-1, 1)  # (M, 1) or (1, 1)
-        unscaled = (grad_u.T @ a.view(torch.bfloat16)).float() * HALF_AS_BFLOAT  # (M, K)
-        grad_scale = (unscaled * w).sum(dim=1)
         grad_x = None
         if ctx.needs_input_grad[0]:
             grad_x = norm_gpu.sign_gradient(grad_u @ (w * column).bfloat16(), x, ctx.slope)
-        grad_weight, grad_bias = (product * s * inverse).float(), total.float()
+        unscaled = (grad_u.T @ a.view(torch.bfloat16)).float() * HALF_AS_BFLOAT  # (M, K)
+        grad_scale = (unscaled * w).sum(dim=1)
         grad_scale = grad_scale.sum() if scale.dim() == 0 else grad_scale
-        unused = torch.zeros_like(grad_bias) if ctx.needs_input_grad[7] else None  # BatchNorm cancels the bias
-        return grad_x, unscaled * column, grad_scale, None, None, grad_weight, grad_bias, unused
+        grad_shift = torch.zeros_like(grad_bias) if ctx.needs_input_grad[5] else None  # BatchNorm cancels it
+        return grad_x, unscaled * column, grad_scale, grad_weight, grad_bias, grad_shift, None, None, None
 
 
 class _NormLayer(torch.autograd.Function):
-    """BatchNorm and activation of z (R, M) in float32."""
+    """BatchNorm and activation of z (R, M) in float32, and its mean and variance."""
 
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, norm: tuple[Tensor, Tensor, float], activation: str | None, *parameters: Tensor
+        ctx: Any, z: Tensor, weight: Tensor, bias: Tensor, eps: float, activation: str | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         from bipointnet.nn import norm_gpu
 
         mean, variance = norm_gpu.moments(z)
-        line = _Norm(mean, variance, mean.new_ones(()), norm)
-        y = norm_gpu.apply(z, *line.vectors, activation)
-        ctx.save_for_backward(z, norm[0], line.inverse, *line.vectors)
+        line = _Norm.of(mean, variance, 1.0, weight, bias, eps)
+        ctx.save_for_backward(z, weight, *line)
         ctx.activation = activation
-        found = mean.float(), variance.float()
-        ctx.mark_non_differentiable(*found)
-        return y, *found
+        statistics = mean.float(), variance.float()
+        ctx.mark_non_differentiable(*statistics)
+        return norm_gpu.apply(z, line.slope, line.offset, line.mean, activation), *statistics
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
-        from bipointnet.nn import norm_gpu
-
-        z, weight, inverse, slope, offset, mean = ctx.saved_tensors
-        g, rows, line = grads[0].contiguous(), len(z), (slope, offset, mean)
-        total, product = norm_gpu.gradient_sums(g, z, *line, ctx.activation)
-        factors = weight * inverse, total / rows, inverse.square() * product / rows
-        grad_z = norm_gpu.apply_gradient(g, z, *line, factors, ctx.activation, torch.float32)
-        return grad_z, None, None, (product * inverse).float(), total.float()
+        z, weight, *line = ctx.saved_tensors
+        return *_Norm(*line).gradient(grads[0], z, weight, 1.0, ctx.activation, torch.float32), None, None
 
 
 class _FirstLayer(torch.autograd.Function):
-    """linear, BatchNorm and activation of points in space (R, 3), which get no gradient."""
+    """A float layer, its BatchNorm and activation of points in space (R, 3), which get no gradient."""
 
     @staticmethod
     def forward(
         ctx: Any,
         xyz: Tensor,
         w: Tensor,
+        shift: Tensor,
+        weight: Tensor,
         bias: Tensor,
-        norm: tuple[Tensor, Tensor, float],
+        eps: float,
         activation: str | None,
-        *parameters: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         from bipointnet.nn import norm_gpu
 
         weights = w.double()
         center = xyz.mean(dim=0, dtype=torch.float64)
-        off = xyz - center.float()
-        rest = off.mean(dim=0, dtype=torch.float64)  # of the rounding of the center
-        covariance = off.double().T @ off.double() / len(xyz) - rest.outer(rest)
-        center = center.float().double() + rest
-        mean = weights @ center + bias
+        off = xyz.double() - center
+        covariance = off.T @ off / len(xyz)
+        mean = weights @ center  # without the shift, which BatchNorm cancels
         variance = ((weights @ covariance) * weights).sum(dim=1).clamp_min(0)
-        line = _Norm(mean, variance, mean.new_ones(()), norm)
-        affine, offset = weights * line.slope.unsqueeze(1), line.offset - line.slope * (mean - bias)
-        y = norm_gpu.first_layer(xyz, affine.float(), offset.float(), activation)
-        ctx.save_for_backward(xyz, y, weights, norm[0], center, covariance, line.inverse)
+        inverse = torch.rsqrt(variance + eps)
+        slope = weight * inverse
+        y = norm_gpu.first_layer(xyz, (weights * slope.unsqueeze(1)).float(), (bias - slope * mean).float(), activation)
+        ctx.save_for_backward(xyz, y, weights, weight, center, covariance, inverse)
         ctx.activation = activation
-        found = mean.float(), variance.float()
-        ctx.mark_non_differentiable(*found)
-        return y, *found
+        statistics = (mean + shift).float(), variance.float()
+        ctx.mark_non_differentiable(*statistics)
+        return y, *statistics
 
     @staticmethod
     @once_differentiable
@@ -226,7 +236,7 @@ class _FirstLayer(torch.autograd.Function):
         along = (moved * weights).sum(dim=1)  # sum of g' (u - mean)
         spread = weights @ covariance  # (M, 3): mean of (u - mean) (p - center)
         grad_w = (weight * inverse).unsqueeze(1) * (moved - (inverse.square() * along).unsqueeze(1) * spread)
-        return None, grad_w.float(), torch.zeros_like(weight), None, None, (along * inverse).float(), total.float()
+        return None, grad_w.float(), torch.zeros_like(weight), (along * inverse).float(), total.float(), None, None
 
 
 class NormalizedLayer(nn.Sequential):
@@ -252,6 +262,8 @@ class NormalizedLayer(nn.Sequential):
             return False
         if not on_gpu(x) or not tracks_statistics(self[1], x) or any(map(_has_hooks, self)):
             return False
+        if type(self[1]) is nn.BatchNorm1d and x.dim() > 2:  # its channels are not the last dimension
+            return False
         # One row has no variance; BatchNorm says so.
         return x.numel() > x.shape[-1] and (len(self) == 2 or _activation(self[2]) is not None)
 
@@ -259,23 +271,20 @@ class NormalizedLayer(nn.Sequential):
         linear, norm, *activation = self
         assert isinstance(norm, nn.BatchNorm1d)
         name = _activation(activation[0]) if activation else None
-        known = norm.weight.detach(), norm.bias.detach(), norm.eps
-        parameters = norm.weight, norm.bias
+        last = norm.weight, norm.bias
         found: Any
-        bias = None
         if isinstance(x, Tensor) and isinstance(linear, BinaryLinear) and plain_signs(linear):
-            rows, w = x.reshape(-1, x.shape[-1]).contiguous(), linear.method.binarize_weight(linear)
-            scale, options, bias = linear.method.scale(linear), (linear.method.slope, name), linear.bias
-            found, shape = _BinaryLayer.apply(rows, w, scale, known, options, *parameters, bias), x.shape
+            method, bias, shape = linear.method, linear.bias, x.shape
+            factors = x.reshape(-1, x.shape[-1]).contiguous(), method.binarize_weight(linear), method.scale(linear)
+            found = _BinaryLayer.apply(*factors, *last, bias, norm.eps, method.slope, name)
         elif isinstance(x, Tensor) and _reads_points(linear, x):
-            rows = x.reshape(-1, 3).contiguous()
-            found = _FirstLayer.apply(rows, linear.weight, linear.bias, known, name, *parameters)
-            shape = x.shape
+            rows, shape = x.reshape(-1, 3).contiguous(), x.shape
+            found = _FirstLayer.apply(rows, linear.weight, linear.bias, *last, norm.eps, name)
         else:
             z = linear(x)
             if z.dtype != torch.float32 or z.numel() == z.shape[-1]:
                 return nn.Sequential(norm, *activation)(z)
-            found, shape = _NormLayer.apply(z.reshape(-1, z.shape[-1]).contiguous(), known, name, *parameters), z.shape
+            found, shape = _NormLayer.apply(z.reshape(-1, z.shape[-1]).contiguous(), *last, norm.eps, name), z.shape
         y, mean, variance = found
-        track(norm, mean if bias is None else mean + bias.detach(), variance, len(y))
+        track(norm, mean, variance, len(y))
         return y.reshape(*shape[:-1], -1)
