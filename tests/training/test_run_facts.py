@@ -14,6 +14,7 @@ from bipointnet.models import checkpoint
 from bipointnet.runtime import reference
 from bipointnet.training import facts
 from bipointnet.training.loop import train
+from bipointnet.training.tasks import TASKS
 
 QUICK = ["--points", "8", "--epochs", "2", "--batch", "16", "--device", "cpu"]
 
@@ -41,6 +42,17 @@ def test_data_without_units_have_no_extent():
     points = points / np.linalg.norm(points, axis=2).max(axis=1)[:, None, None]
     unit = Split(points.astype(np.float32), data.train.labels)
     assert facts.extent(dataclasses.replace(data, train=unit)) is None
+
+
+@pytest.mark.parametrize(("task", "classes"), [("classify", 2), ("part", 3)])
+def test_the_classes_are_those_of_the_task(task, classes):
+    """The built-in shapes have classes of clouds and of points."""
+    data = boxes(np.linspace(1, 2, 10))
+    labels = np.tile(np.arange(20) % 3, (10, 1))
+    split = Split(data.train.points, data.train.labels, labels)
+    both = dataclasses.replace(data, train=split, test=split, point_classes=("x", "y", "z"), parts=((0, 1, 2), (0, 1)))
+    found = TASKS[task](Config(task=task, points=8), both)
+    assert facts.counts(both, found.classes)["num_classes"] == classes
 
 
 def test_a_checkpoint_names_data_counts_extent_and_confidence(tiny, tmp_path):

@@ -1,5 +1,7 @@
 """Facts about the training data that a checkpoint keeps, so that unusual inputs can be noticed later."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bipointnet.data.dataset import PointClouds, Split
@@ -7,10 +9,10 @@ from bipointnet.data.dataset import PointClouds, Split
 BUILT_IN = ("shapes", "rooms")  # without units
 
 
-def counts(data: PointClouds) -> dict[str, int]:
-    """The numbers of classes and clouds, by their names in checkpoints and result.json."""
+def counts(data: PointClouds, classes: Sequence[str]) -> dict[str, int]:
+    """The numbers of classes that a network predicts and of clouds, by their names in checkpoints and result.json."""
     return {
-        "num_classes": len(data.point_classes or data.classes),
+        "num_classes": len(classes),
         "train_clouds": len(data.train),
         "test_clouds": len(data.test),
     }
