@@ -120,6 +120,7 @@ class Config:
     transform_penalty: float = _option(1e-3, "Weight of the T-Net regularizer in the loss.", least=0)
     teacher: str | None = _option(None, "Run folder or checkpoint of a trained network to learn from (distillation).")
     teacher_weight: float = _option(0.5, "Weight of the teacher's outputs in the loss, from 0 to 1.", least=0)
+    feature_weight: float = _option(0.0, "Weight of the distance from the teacher's global features.", least=0)
     temperature: float = _option(2.0, "Divides the logits of both where they are compared with the teacher's.", above=0)
     rotate: float = _option(0.0, "Largest rotation about the up axis, in degrees.", least=0)
     scale: float = _option(1.0, "Scale each axis by a factor between 1/scale and scale.", least=1)
@@ -170,7 +171,7 @@ class Config:
                 raise UserError(f"{f.name} is {value}; expected at least {least}")
             if above is not None and not value > above:
                 raise UserError(f"{f.name} is {value}; expected more than {above}")
-        for name in ("teacher_weight", "temperature"):
+        for name in ("teacher_weight", "feature_weight", "temperature"):
             if self.teacher is None and getattr(self, name) != type(self).__dataclass_fields__[name].default:
                 raise UserError(f"{name} is {getattr(self, name)} without a teacher; expected one with --teacher")
         if not self.teacher_weight <= 1:

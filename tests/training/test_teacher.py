@@ -10,7 +10,7 @@ from bipointnet.config import Config
 from bipointnet.errors import UserError
 from bipointnet.training.devices import Workers
 from bipointnet.training.loop import Run, train
-from bipointnet.training.teacher import distillation
+from bipointnet.training.teacher import distillation, feature_distance
 
 QUICK = Config(points=24, epochs=2, batch=16, lr=3e-3, device="cpu")
 CPU = torch.device("cpu")
@@ -38,6 +38,14 @@ def test_the_gradient_hardly_depends_on_a_high_temperature():
     assert torch.allclose(*found, rtol=0.0, atol=0.02 * found[0].abs().max().item())
 
 
+def test_the_distance_of_features_ignores_scale_and_mean_but_not_order():
+    x = torch.randn(16, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    assert feature_distance(7 * x - 3, x) < 1e-6
+    assert feature_distance(-x, x) == pytest.approx(4, rel=1e-3)  # standardized features have mean square 1
+    constant = torch.ones(16, 5, dtype=torch.float64)
+    assert feature_distance(x, constant) == pytest.approx(1, rel=1e-3)
+
+
 @pytest.fixture
 def teacher(tiny, tmp_path):
     train(dataclasses.replace(QUICK, method="fp"), tiny, tmp_path / "teacher")
@@ -61,6 +69,28 @@ def test_the_loss_is_the_weighted_sum(tiny, teacher):
     assert torch.allclose(loss, expected)
     assert all(p.grad is None for p in run.teacher.network.parameters())
     assert not run.teacher.network.training
+
+
+def test_the_distance_of_features_is_added(tiny, teacher):
+    config = dataclasses.replace(QUICK, teacher=teacher, feature_weight=0.4)
+    run = Run(config, tiny, Workers(CPU), CPU)
+    assert run.teacher is not None
+    inputs, target = run.draw(next(run.batches(1)))
+    run.model.train()
+    output, known = run.model(*inputs), run.teacher.network(*inputs)
+    loss = run.task.loss(output, target)
+    expected = 0.5 * loss + 0.5 * distillation(output.logits, known.logits, 2.0)
+    expected = expected + 0.4 * feature_distance(output.pooled, known.pooled)
+    assert torch.allclose(run.teacher.loss(loss, output, inputs), expected)
+
+
+def test_features_of_another_number_are_refused(tiny, teacher):
+    run = Run(dataclasses.replace(QUICK, teacher=teacher, feature_weight=0.4), tiny, Workers(CPU), CPU)
+    assert run.teacher is not None
+    inputs, _ = run.draw(next(run.batches(1)))
+    output = run.model(*inputs)
+    with pytest.raises(UserError, match="global features"):
+        run.teacher.loss(output.logits.sum(), output._replace(pooled=output.pooled[:, :7]), inputs)
 
 
 def test_with_weight_0_the_teacher_changes_nothing(tiny, teacher, tmp_path):

@@ -40,7 +40,7 @@ PANELS = {
     "Network": ("task", "model", "method", "gradient", "pool", "init_bias_std"),
     "Data": ("category", "fold", "points", "center", "up"),
     "Schedule": ("recipe", "epochs", "batch", "optimizer", "lr", "warmup", "weight_decay", "clip", "seed", "device"),
-    "Loss": ("label_smoothing", "transform_penalty", "teacher", "teacher_weight", "temperature"),
+    "Loss": ("label_smoothing", "transform_penalty", "teacher", "teacher_weight", "feature_weight", "temperature"),
     "Augmentation": ("rotate", "scale", "shift", "jitter", "drop"),
     "Layers and compilation": ("binary_first", "binary_last", "norm", "compile", "capture"),
 }

@@ -202,7 +202,7 @@ class Run:
         output: Output = self.network(*inputs)
         loss = self.task.loss(output, target)
         if self.teacher is not None:
-            loss = self.teacher.loss(loss, output.logits, inputs)
+            loss = self.teacher.loss(loss, output, inputs)
         loss.backward()
         if self.config.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)

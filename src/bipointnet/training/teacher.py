@@ -1,10 +1,12 @@
 """Distillation: a run learns from the labels and from the outputs of a trained network, its teacher.
 
-    loss = (1 - w) L + w T^2 KL(softmax(t / T) || softmax(s / T))
+    loss = (1 - w) L + w T^2 KL(softmax(t / T) || softmax(s / T)) + v mean of (z_s - z_t)^2
 
-L is the loss of the task, s and t are the logits of the run and of its teacher, w is `teacher_weight` and T
-`temperature`. The factor T^2 keeps the size of the gradient when T changes. (Hinton, Vinyals and Dean 2015,
-arXiv:1503.02531.) The teacher sees the same augmented clouds as the run.
+L is the loss of the task, s and t are the logits of the run and of its teacher, w is `teacher_weight`, T `temperature`
+and v `feature_weight`. The factor T^2 keeps the size of the gradient when T changes. (Hinton, Vinyals and Dean 2015,
+arXiv:1503.02531.) z are the global features after the last pool, standardized over the batch: those of a 1-bit network
+have another scale and mean than those of a float network, and only their order within the batch decides its bits. The
+teacher sees the same augmented clouds as the run.
 """
 
 from itertools import zip_longest
@@ -17,7 +19,9 @@ from torch import Tensor, nn
 from bipointnet.config import Config, from_mapping
 from bipointnet.data.dataset import PointClouds
 from bipointnet.errors import UserError
-from bipointnet.models import checkpoint
+from bipointnet.models import Output, checkpoint
+
+EPS = 1e-5  # of standard deviations; some features of a teacher are constant
 
 
 def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
@@ -31,6 +35,21 @@ def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor
     ours = F.log_softmax(student.flatten(0, -2) / temperature, dim=-1)
     theirs = F.log_softmax(teacher.flatten(0, -2) / temperature, dim=-1)
     return temperature**2 * F.kl_div(ours, theirs, reduction="batchmean", log_target=True)
+
+
+def feature_distance(student: Tensor, teacher: Tensor) -> Tensor:
+    """The mean squared distance of features that are standardized over the batch: two (B, F) -> ().
+
+    Example:
+        >>> features = torch.randn(8, 4)
+        >>> feature_distance(3 * features + 1, features) < 1e-6
+        tensor(True)
+    """
+
+    def standardized(x: Tensor) -> Tensor:
+        return (x - x.mean(dim=0)) / (x.std(dim=0, unbiased=False) + EPS)
+
+    return F.mse_loss(standardized(student), standardized(teacher))
 
 
 class Teacher:
@@ -75,15 +94,24 @@ class Teacher:
                 f"{min(seen)}; name another run with --teacher"
             )
         self.weight, self.temperature = config.teacher_weight, config.temperature
+        self.feature_weight = config.feature_weight
         self.network: nn.Module = network.to(device).requires_grad_(False)
         if config.compile:
             self.network = torch.compile(self.network)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def loss(self, loss: Tensor, logits: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-        """The loss of the task and the distance from the teacher's outputs for the same inputs, weighted."""
+    def loss(self, loss: Tensor, output: Output, inputs: tuple[Tensor, ...]) -> Tensor:
+        """The loss of the task and the distances from the teacher's outputs for the same inputs, weighted."""
         with torch.no_grad():
-            known = self.network(*inputs).logits
-        return (1 - self.weight) * loss + self.weight * distillation(logits, known, self.temperature)
+            known: Output = self.network(*inputs)
+        total = (1 - self.weight) * loss + self.weight * distillation(output.logits, known.logits, self.temperature)
+        if not self.feature_weight:
+            return total
+        if output.pooled.shape != known.pooled.shape:
+            raise UserError(
+                f"feature_weight compares {output.pooled.shape[1]} global features with {known.pooled.shape[1]} of the "
+                "teacher; expected as many; leave --feature-weight out"
+            )
+        return total + self.feature_weight * feature_distance(output.pooled, known.pooled)
 
 
 def _difference(found: object, expected: object) -> str:
