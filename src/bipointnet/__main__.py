@@ -1,7 +1,13 @@
 """Run the command line: `python -m bipointnet` is the same as `bipointnet`."""
 
+import atexit
+import os
 import signal
 import sys
+from contextlib import suppress
+from typing import NoReturn
+
+INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> None:
@@ -15,9 +21,23 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
-        sys.exit(130)
+        _leave()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            _leave()
+        raise
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt but Python's own shutdown
+
+
+def _leave() -> NoReturn:
+    """End an interrupted command without Python's shutdown, which aborts if a thread is still in compiled code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":
