@@ -38,6 +38,13 @@ FLAT = 4096  # values per program where channels do not matter
 
 
 @triton.jit
+def _tile(row, column, rows, columns):
+    """Where rows and columns of a matrix (rows, columns) lie in memory, and which of them are in the matrix."""
+    place = row.to(tl.int64)[:, None] * columns + column[None, :]
+    return place, (row < rows)[:, None] & (column < columns)[None, :]
+
+
+@triton.jit
 def _is_inside(y, ACTIVATION: tl.constexpr):
     """Where the derivative of the activation is 1."""
     if ACTIVATION == 1:
@@ -80,8 +87,7 @@ def _moments(z, starts, sums, squares, rows, columns, steps, ROWS: tl.constexpr,
     total, square = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
     for step in range(steps):
         row = first + step * ROWS + tl.arange(0, ROWS)
-        here = (row < rows)[:, None] & inside[None, :]
-        place = row.to(tl.int64)[:, None] * columns + column[None, :]
+        place, here = _tile(row, column, rows, columns)
         off = tl.where(here, tl.load(z + place, mask=here, other=0.0).to(tl.float32) - near, 0.0)
         total += off
         square += off * off
@@ -100,8 +106,7 @@ def _apply(
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < columns
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    here = (row < rows)[:, None] & inside[None, :]
-    place = row.to(tl.int64)[:, None] * columns + column[None, :]
+    place, here = _tile(row, column, rows, columns)
     value = tl.load(z + place, mask=here, other=0.0).to(tl.float32)
     factor = tl.load(slope + column, mask=inside, other=0.0)
     shift = tl.load(offset + column, mask=inside, other=0.0)
@@ -134,8 +139,7 @@ def _gradient_sums(
     total, product = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
     for step in range(steps):
         row = first + step * ROWS + tl.arange(0, ROWS)
-        here = (row < rows)[:, None] & inside[None, :]
-        place = row.to(tl.int64)[:, None] * columns + column[None, :]
+        place, here = _tile(row, column, rows, columns)
         off = tl.load(z + place, mask=here, other=0.0).to(tl.float32) - middle[None, :]
         grad = tl.load(g + place, mask=here, other=0.0).to(tl.float32)
         if ACTIVATION != 0:
@@ -167,8 +171,7 @@ def _apply_gradient(
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < columns
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    here = (row < rows)[:, None] & inside[None, :]
-    place = row.to(tl.int64)[:, None] * columns + column[None, :]
+    place, here = _tile(row, column, rows, columns)
     middle = tl.load(mean + column, mask=inside, other=0.0)
     off = tl.load(z + place, mask=here, other=0.0).to(tl.float32) - middle[None, :]
     grad = tl.load(g + place, mask=here, other=0.0).to(tl.float32)
@@ -194,8 +197,8 @@ def _first_layer(
     value += tl.load(point, mask=row < rows)[:, None] * tl.load(factor, mask=inside)[None, :]
     value += tl.load(point + 1, mask=row < rows)[:, None] * tl.load(factor + 1, mask=inside)[None, :]
     value += tl.load(point + 2, mask=row < rows)[:, None] * tl.load(factor + 2, mask=inside)[None, :]
-    place = row.to(tl.int64)[:, None] * columns + column[None, :]
-    tl.store(y + place, _activate(value, ACTIVATION), mask=(row < rows)[:, None] & inside[None, :])
+    place, here = _tile(row, column, rows, columns)
+    tl.store(y + place, _activate(value, ACTIVATION), mask=here)
 
 
 @triton.jit
@@ -217,8 +220,7 @@ def _first_sums(
     in_y, in_z = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
     for step in range(steps):
         row = (tl.program_id(0) * steps + step) * ROWS + tl.arange(0, ROWS)
-        here = (row < rows)[:, None] & inside[None, :]
-        place = row.to(tl.int64)[:, None] * columns + column[None, :]
+        place, here = _tile(row, column, rows, columns)
         grad = tl.load(g + place, mask=here, other=0.0).to(tl.float32)
         if ACTIVATION != 0:
             grad = tl.where(_is_inside(tl.load(y + place, mask=here, other=0.0), ACTIVATION), grad, 0.0)
