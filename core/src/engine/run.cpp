@@ -8,7 +8,6 @@
 #include "engine/delta.h"
 #include "engine/workers.h"
 #include "format/bits.h"
-#include "search/search.h"
 
 namespace bipointnet {
 
@@ -28,6 +27,7 @@ Run::Run(const Network& network, const Plan& plan, const Kernels& kernels, Works
       threads_(threads),
       lanes_(size(kernels.lanes)),
       width_(lanes_ / 64),
+      searches_(kernels, threads),
       state_(workspace.acquire_state()) {
   state_->category = category;
   state_->sizes = network.sizes(cloud.points);
@@ -93,26 +93,25 @@ void Run::run_search(const Operation& operation) {
   };
   switch (operation.op) {
     case Op::farthest:
-      result.indices = search::farthest_points(kernels_, rows(0), state_->sizes[size(domain)], operation.order);
+      result.indices = searches_.farthest_points(rows(0), state_->sizes[size(domain)], operation.order);
       break;
     case Op::nearest:
-      keep(search::nearest(kernels_, rows(0), rows(1), rows(2), slots(), size(operation.dilation), threads_));
+      keep(searches_.nearest(rows(0), rows(1), rows(2), slots(), size(operation.dilation)));
       break;
     case Op::ball:
-      keep(search::ball(kernels_, rows(0), rows(1), rows(2), slots(), operation.radius, operation.order,
-                        !plan_.any_order[size(domain)], threads_));
+      keep(searches_.ball(rows(0), rows(1), rows(2), slots(), operation.radius, operation.order,
+                          !plan_.any_order[size(domain)]));
       break;
     case Op::density:
-      if (rows(0).count >= search::kMostDensities) {
+      if (rows(0).count >= search::Searches::kMostDensities) {
         throw InputError("densities of " + std::to_string(rows(0).count) + " points, expected fewer than 2^23");
       }
       result.elements.resize(rows(0).count);
-      search::density(kernels_, rows(0), operation.bandwidth, threads_, result.elements.data());
+      searches_.density(rows(0), operation.bandwidth, result.elements.data());
       break;
     case Op::interpolate:
       result.elements.resize(checked_product(rows(0).count, rows(2).channels));
-      search::interpolate(kernels_, rows(0), rows(1), rows(2), operation.guard, operation.epsilon, threads_,
-                          result.elements.data());
+      searches_.interpolate(rows(0), rows(1), rows(2), operation.guard, operation.epsilon, result.elements.data());
       break;
     default: {  // size
       const int over = network_.values[size(operation.in[0])].domain;

@@ -16,6 +16,7 @@
 #include "engine/workspace.h"
 #include "format/network.h"
 #include "kernels/kernels.h"
+#include "search/search.h"
 
 namespace bipointnet {
 
@@ -68,6 +69,7 @@ class Run {
   const Cloud& cloud_;
   unsigned threads_;
   std::size_t lanes_, width_;
+  search::Searches searches_;
   std::unique_ptr<State> state_;
   std::mutex mutex_;  // guards sets of codes while threads merge theirs
   CodeSet shared_codes_;

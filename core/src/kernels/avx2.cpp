@@ -102,6 +102,10 @@ struct Keys {
   Keys add_less(Keys a, Keys b) const {
     return {_mm256_sub_epi64(v, _mm256_cmpgt_epi64(b.v, a.v))};
   }
+  int count_below(Keys o) const {
+    return __builtin_popcount(
+        static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(o.v, v)))));
+  }
 };
 
 struct Ints {
@@ -202,6 +206,7 @@ inline __attribute__((always_inline)) Bits none_in_groups(Bits lanes) {
   return {_mm256_cmpeq_epi8(lanes.v, zero)};
 }
 
+#include "kernels/keys_portable.h"
 #include "kernels/squares_sse.h"
 
 #include "kernels/body.h"

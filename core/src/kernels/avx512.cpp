@@ -106,7 +106,37 @@ struct Keys {
   Keys add_less(Keys a, Keys b) const {
     return {_mm512_mask_add_epi64(v, _mm512_cmplt_epi64_mask(a.v, b.v), v, _mm512_set1_epi64(1))};
   }
+  int count_below(Keys o) const { return __builtin_popcount(_mm512_cmplt_epi64_mask(v, o.v)); }
 };
+
+// Appends the keys of the kRegs registers of points with D <= limit; returns how many. May write up to kKeyPad more.
+template <int kRegs>
+inline __attribute__((always_inline)) int append_keys(const Doubles (&squares)[kRegs], Doubles limit,
+                                                      const std::uint32_t* labels, std::uint64_t room,
+                                                      std::int64_t* keys) {
+  const __m512i mask = _mm512_set1_epi64(static_cast<std::int64_t>(room));
+  int found = 0;
+  for (int g = 0; g < kRegs; ++g) {
+    const auto inside = static_cast<__mmask8>(squares[g].le_mask(limit));
+    const __m512i own = _mm512_cvtepu32_epi64(
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(labels + g * Doubles::kWidth)));
+    const __m512i key = _mm512_or_si512(_mm512_andnot_si512(mask, _mm512_castpd_si512(squares[g].v)), own);
+    _mm512_storeu_si512(keys + found, _mm512_maskz_compress_epi64(inside, key));
+    found += __builtin_popcount(inside);
+  }
+  return found;
+}
+
+// Moves the keys below `border` to the front; pads follow them.
+inline void move_below(std::int64_t* keys, int count, std::int64_t border) {
+  const __m512i limit = _mm512_set1_epi64(border);
+  for (int i = 0, kept = 0; i < count; i += Keys::kWidth) {
+    const __m512i key = _mm512_loadu_si512(keys + i);
+    const __mmask8 below = _mm512_cmplt_epi64_mask(key, limit);
+    _mm512_storeu_si512(keys + kept, _mm512_maskz_compress_epi64(below, key));
+    kept += __builtin_popcount(below);
+  }
+}
 
 struct Ints {
   static constexpr int kWidth = 16, kRows = 12;

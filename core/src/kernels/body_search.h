@@ -47,29 +47,6 @@ inline __attribute__((always_inline)) Doubles box_squares(const PointBlocks& poi
   return sum;
 }
 
-// Appends the keys of the points of a block with D <= limit; returns how many.
-inline __attribute__((always_inline)) int collect_block(const PointBlocks& points, const std::uint32_t* labels,
-                                                        std::uint64_t room, const double* center, Doubles limit,
-                                                        int block, std::int64_t* keys) {
-  Doubles sums[kBlockRegs];
-  block_squares_any(block_at(points, block), center, points.channels, sums);
-  alignas(64) double squares[kBlockPoints];
-  std::uint64_t inside = 0;
-  for (int g = 0; g < kBlockRegs; ++g) {
-    inside |= static_cast<std::uint64_t>(sums[g].le_mask(limit)) << (g * Doubles::kWidth);
-    sums[g].store(squares + g * Doubles::kWidth);
-  }
-  const std::uint32_t* own = labels + static_cast<std::int64_t>(block) * kBlockPoints;
-  int found = 0;
-  for (; inside != 0; inside &= inside - 1) {
-    const int i = __builtin_ctzll(inside);
-    std::uint64_t bits;
-    __builtin_memcpy(&bits, squares + i, sizeof bits);
-    keys[found++] = static_cast<std::int64_t>((bits & ~room) | own[i]);
-  }
-  return found;
-}
-
 int collect(const PointBlocks& points, const std::uint32_t* labels, std::uint64_t room, const double* center,
             double bound, int* block, int capacity, std::int64_t* keys) {
   constexpr int kBoxes = 64;  // bits of a word
@@ -89,7 +66,9 @@ int collect(const PointBlocks& points, const std::uint32_t* labels, std::uint64_
         *block = b;
         return found;
       }
-      found += collect_block(points, labels, room, center, limit, b, keys + found);
+      Doubles squares[kBlockRegs];
+      block_squares_any(block_at(points, b), center, points.channels, squares);
+      found += append_keys(squares, limit, labels + static_cast<std::int64_t>(b) * kBlockPoints, room, keys + found);
     }
   }
   *block = points.blocks;
@@ -117,6 +96,49 @@ void sort_keys(std::int64_t* keys, int count, int wanted, std::int64_t* sorted) 
     for (int i = 0; i < kSpan; ++i) all[places[i]] = keys[first + i];  // pads are all at `count`
   }
   for (int i = 0; i < wanted; ++i) sorted[i] = all[i];
+}
+
+// The number of keys below `bound`; pads follow them.
+inline int keys_below(const std::int64_t* keys, int count, std::int64_t bound) {
+  const Keys limit = Keys::broadcast(bound);
+  int below = 0;
+  for (int i = 0; i < count; i += Keys::kWidth) below += Keys::load(keys + i).count_below(limit);
+  return below;
+}
+
+// A key between two others: the one whose distance is halfway between theirs.
+inline std::int64_t halfway(std::int64_t low, std::int64_t high) {
+  double a, b;
+  __builtin_memcpy(&a, &low, sizeof a);
+  __builtin_memcpy(&b, &high, sizeof b);
+  a += (b - a) * 0.5;
+  __builtin_memcpy(&low, &a, sizeof low);
+  return low;
+}
+
+// Bisection for a key that has `wanted` keys below it. Distances to points on a surface are spread evenly, so halving
+// them finds one in a few steps; if it does not, halving the keys as integers does. No branch depends on single keys.
+Border select_keys(std::int64_t* keys, int count, int wanted) {
+  constexpr std::int64_t kLast = 0x7fffffffffffffff;
+  constexpr int kEven = 20;  // steps for keys that are spread evenly
+  std::int64_t low = 0, high = keys[0];  // fewer than `wanted` keys are below low, and at least as many below high
+  for (int i = 1; i < count; ++i) high = keys[i] > high ? keys[i] : high;
+  for (int i = 0; i < kKeyPad; ++i) keys[count + i] = kLast;
+  std::int64_t border = high;
+  for (int step = 0, below = count - 1; below != wanted; ++step) {
+    border = step < kEven ? halfway(low, high) : low + (high - low) / 2;
+    below = keys_below(keys, count, border);
+    (below < wanted ? low : high) = border;
+  }
+  Border sides{0, kLast};
+  for (int i = 0; i < count; ++i) {
+    const std::int64_t above = -std::int64_t{keys[i] >= border};  // all bits, or none; GCC would make a choice a branch
+    const std::int64_t inside = keys[i] & ~above, outside = (keys[i] | ~above) & kLast;
+    sides.below = inside > sides.below ? inside : sides.below;
+    sides.above = outside < sides.above ? outside : sides.above;
+  }
+  move_below(keys, count, border);
+  return sides;
 }
 
 // The largest of kWidth numbers.
@@ -164,6 +186,7 @@ Farthest update_gaps(const PointBlocks& points, const std::uint32_t* labels, con
       }
       for (; lanes != 0; lanes &= lanes - 1) {
         const std::int64_t i = block + __builtin_ctzll(lanes);
+        if (best.position >= 0 && labels == nullptr) return {best.gap, -1};
         if (best.position < 0 || labels[i] < labels[best.position]) best.position = i;
       }
     }
@@ -271,6 +294,7 @@ constexpr SearchKernels make_search_kernels() {
   SearchKernels kernels{};
   kernels.collect = collect;
   kernels.sort_keys = sort_keys;
+  kernels.select_keys = select_keys;
   kernels.update_gaps = update_gaps;
   kernels.sum_density = sum_density;
   kernels.coarse_squares = coarse_squares;

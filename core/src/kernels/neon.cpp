@@ -83,6 +83,7 @@ struct Keys {
   static Keys broadcast(std::int64_t x) { return {vdupq_n_s64(x)}; }
   void store(std::int64_t* p) const { vst1q_s64(p, v); }
   Keys add_less(Keys a, Keys b) const { return {vsubq_s64(v, vreinterpretq_s64_u64(vcltq_s64(a.v, b.v)))}; }
+  int count_below(Keys o) const { return static_cast<int>(-vaddvq_s64(vreinterpretq_s64_u64(vcltq_s64(v, o.v)))); }
 };
 
 struct Ints {
@@ -124,6 +125,7 @@ inline void slices_to_bytes(const std::uint64_t* slices, int count, std::uint8_t
 }
 
 #include "kernels/groups_of_words.h"
+#include "kernels/keys_portable.h"
 #include "kernels/squares_portable.h"
 
 #include "kernels/body.h"

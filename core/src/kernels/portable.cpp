@@ -72,6 +72,7 @@ struct Keys {
   static Keys broadcast(std::int64_t x) { return {x}; }
   void store(std::int64_t* p) const { *p = v; }
   Keys add_less(Keys a, Keys b) const { return {v + (a.v < b.v)}; }
+  int count_below(Keys o) const { return v < o.v; }
 };
 
 struct Ints {
@@ -115,6 +116,7 @@ inline void slices_to_bytes(const std::uint64_t* slices, int count, std::uint8_t
 }
 
 #include "kernels/groups_of_words.h"
+#include "kernels/keys_portable.h"
 #include "kernels/squares_portable.h"
 
 #include "kernels/body.h"

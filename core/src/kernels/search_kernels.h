@@ -9,7 +9,7 @@ namespace bipointnet {
 
 constexpr int kBlockPoints = 32;  // points per block
 constexpr int kMostSorted = 128;  // keys that `sort_keys` takes at most
-constexpr int kKeyPad = 16;       // keys that `sort_keys` may write after the last one
+constexpr int kKeyPad = 16;       // keys that the functions below may write after the last one
 constexpr int kDoublePad = 16;     // rows of places and of boxes are padded to a multiple of this, where padded
 
 // Points in blocks of kBlockPoints neighbors, each with the box that its points span.
@@ -35,13 +35,18 @@ struct CoarsePoints {
 // The point with the largest gap.
 struct Farthest {
   double gap;
-  std::int64_t position;  // in the order of the blocks
+  std::int64_t position;  // in the order of the blocks; -1 if several have this gap and no labels decide between them
+};
+
+// The keys on both sides of a border.
+struct Border {
+  std::int64_t below, above;  // the largest key below it, and the smallest above
 };
 
 struct SearchKernels {
   // Appends the keys of all points with D <= bound, from block *block on: the bits of D, where the bits of `room` are
   // replaced by the label of the point. Stops before a block for which fewer than kBlockPoints of `capacity` are free.
-  // Sets *block to the next block, or to the number of blocks. Returns the number of keys.
+  // Sets *block to the next block, or to the number of blocks. Returns the number of keys. Writes up to kKeyPad more.
   int (*collect)(const PointBlocks& points, const std::uint32_t* labels, std::uint64_t room, const double* center,
                  double bound, int* block, int capacity, std::int64_t* keys);
 
@@ -49,8 +54,13 @@ struct SearchKernels {
   // the last one.
   void (*sort_keys)(std::int64_t* keys, int count, int wanted, std::int64_t* sorted);
 
-  // gaps[i] = min(gaps[i], D of point i to the center), for all points. Returns a point with the largest gap; among
-  // equal gaps the one with the smallest label. `most` has the largest gap of each block, -1 after the last block.
+  // Moves the `wanted` smallest of `count` > wanted distinct keys to the front, in any order. Writes up to kKeyPad keys
+  // after the last one.
+  Border (*select_keys)(std::int64_t* keys, int count, int wanted);
+
+  // gaps[i] = min(gaps[i], D of point i to the center), for all points. Returns the point with the largest gap;
+  // among equal gaps the one with the smallest label, if there are labels. `most` has the largest gap of each block, -1
+  // after the last block.
   Farthest (*update_gaps)(const PointBlocks& points, const std::uint32_t* labels, const double* center, double* gaps,
                           double* most);
 

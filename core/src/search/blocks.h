@@ -6,7 +6,6 @@
 
 #include "engine/aligned.h"
 #include "kernels/search_kernels.h"
-#include "search/problem.h"
 
 namespace bipointnet::search {
 
@@ -14,7 +13,8 @@ using Labels = std::vector<std::uint32_t>;  // one per position in the blocks
 
 class Blocks {
  public:
-  explicit Blocks(const Problem& problem);
+  // `places` are rows of `stride` numbers from 0 to 2^bits, of which the first `channels` are used.
+  Blocks(const Aligned<double>& places, std::size_t channels, std::size_t stride, int bits);
 
   const PointBlocks& points() const { return points_; }
   std::size_t count() const { return order_.size(); }
@@ -23,8 +23,8 @@ class Blocks {
   // The points along a curve: position in the blocks -> index.
   const std::vector<std::uint32_t>& order() const { return order_; }
 
-  // The rank and the index of the point at each position.
-  Labels ranks(const Problem& problem) const;
+  // The rank and the index of the point at each position; `by_rank` has the index of each rank.
+  Labels ranks(const std::vector<std::uint32_t>& by_rank) const;
   Labels indices() const;
 
  private:

@@ -23,6 +23,7 @@ class Candidates {
 
   // Selects the smallest keys, as Smallest does. Returns their number.
   std::size_t select(bool ascending) { return smallest_.select(ascending, selected_.data()); }
+  bool tied() const { return smallest_.tied(); }
   std::int64_t selected(std::size_t i) const { return selected_[i]; }
   const std::int64_t* selected() const { return selected_.data(); }
 

@@ -73,15 +73,15 @@ class Coarse {
 };
 
 Coarse::Coarse(const SearchKernels& kernels, const Problem& problem)
-    : channels_(problem.channels), pairs_((problem.channels + 1) / 2), origin_(problem.stride) {
-  const std::size_t count = problem.point_count, padded = (count + kPanel - 1) / kPanel * kPanel;
+    : channels_(problem.points.channels), pairs_((problem.points.channels + 1) / 2), origin_(problem.points.stride) {
+  const std::size_t count = problem.points.count, padded = (count + kPanel - 1) / kPanel * kPanel;
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t c = 0; c < channels_; ++c) origin_[c] += problem.point(i)[c];
   }
   for (double& x : origin_) x = x / static_cast<double>(count) + kRounder - kRounder;
   double largest = 0;
   const auto measure = [&](const double* place) {
-    largest = std::max(largest, kernels.square(place, origin_.data(), static_cast<int>(problem.stride)));
+    largest = std::max(largest, kernels.square(place, origin_.data(), static_cast<int>(problem.points.stride)));
   };
   for (std::size_t i = 0; i < count; ++i) measure(problem.point(i));
   for (std::size_t i = 0; i < problem.center_count && !problem.same; ++i) measure(problem.center(i));
@@ -93,7 +93,7 @@ Coarse::Coarse(const SearchKernels& kernels, const Problem& problem)
   norms_.assign(padded, kFar);
   std::vector<std::int32_t> row(pairs_);
   for (std::size_t rank = 0; rank < count; ++rank) {
-    norms_[rank] = pack(problem.point(problem.order[rank]), row.data());
+    norms_[rank] = pack(problem.point(problem.points.order[rank]), row.data());
     std::int32_t* panel = panels_.data() + rank / kPanel * kPanel * pairs_ + rank % kPanel;
     for (std::size_t k = 0; k < pairs_; ++k) panel[k * kPanel] = row[k];
   }
@@ -127,7 +127,7 @@ class Search {
         memory_(kCentersAtOnce * Smallest::memory(wanted)),
         selected_(wanted) {
     for (std::size_t i = 0; i < kCentersAtOnce; ++i) {
-      found_.emplace_back(kernels, problem.room, wanted, memory_.data() + i * Smallest::memory(wanted));
+      found_.emplace_back(kernels, problem.points.room, wanted, memory_.data() + i * Smallest::memory(wanted));
     }
   }
 
@@ -138,7 +138,7 @@ class Search {
       norms_[i - begin] = problem_.same ? coarse_.copy(i, pairs) : coarse_.pack(problem_.center(i), pairs);
       found_[i - begin].clear();
     }
-    for (std::size_t first = 0; first < problem_.point_count; first += kPointsAtOnce) {
+    for (std::size_t first = 0; first < problem_.points.count; first += kPointsAtOnce) {
       for (std::size_t row = 0; row < end - begin; row += kCoarseRows) {
         visit(begin, row, std::min<std::size_t>(kCoarseRows, end - begin - row), first);
       }
@@ -150,11 +150,11 @@ class Search {
   }
 
  private:
-  std::size_t index(std::size_t i) const { return problem_.same ? problem_.order[i] : i; }
+  std::size_t index(std::size_t i) const { return problem_.same ? problem_.points.order[i] : i; }
 
   // The centers from number begin + row on and the points from rank `first` on.
   void visit(std::size_t begin, std::size_t row, std::size_t rows, std::size_t first) {
-    const std::size_t count = std::min(kPointsAtOnce, problem_.point_count - first);
+    const std::size_t count = std::min(kPointsAtOnce, problem_.points.count - first);
     const std::size_t padded = (count + kPanel - 1) / kPanel * kPanel;
     kernels_.coarse_squares(coarse_.points(first), static_cast<int>(padded / kPanel),
                             centers_.data() + row * coarse_.pairs(), norms_.data() + row, static_cast<int>(rows),
@@ -177,8 +177,8 @@ class Search {
                                             places_.data());
     for (int i = 0; i < near; ++i) {
       const std::size_t rank = first + places_[static_cast<std::size_t>(i)];
-      const double* point = problem_.point(problem_.order[rank]);
-      found.add(problem_.key(kernels_.square(center, point, static_cast<int>(problem_.stride)), rank));
+      const double* point = problem_.point(problem_.points.order[rank]);
+      found.add(problem_.key(kernels_.square(center, point, static_cast<int>(problem_.points.stride)), rank));
     }
   }
 

@@ -17,6 +17,9 @@ class Grid {
   // The grid of one or two sets of rows with the same number of channels.
   Grid(Rows points, Rows centers);
 
+  // Whether the grid is the same with these centers added: all of them are within its box. False if one is NaN.
+  bool covers(Rows centers) const;
+
   int bits() const { return bits_; }  // places are from 0 to 2^bits
   double step() const { return step_; }
 
@@ -25,7 +28,7 @@ class Grid {
  private:
   int bits_;
   double step_, scale_;
-  std::vector<double> low_;
+  std::vector<double> low_, high_;
 };
 
 }  // namespace bipointnet::search

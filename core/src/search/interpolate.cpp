@@ -19,17 +19,18 @@ float weight(float square, float least, Guard guard, float epsilon) {
 
 }  // namespace
 
-void interpolate(const Kernels& kernels, Rows centers, Rows points, Rows values, Guard guard, float epsilon,
-                 unsigned threads, float* results) {
-  const Problem problem(centers, points, points);
+void Searches::interpolate(Rows centers, Rows points, Rows values, Guard guard, float epsilon, float* results) {
+  Points& known = prepare(points, centers);
+  known.rank(points);
+  const Problem problem(known, centers);
   const std::size_t wanted = std::min(kThree, points.count), channels = values.channels;
-  const double area = problem.grid.step() * problem.grid.step();
-  nearest_keys(kernels, problem, wanted, threads, [&](std::size_t center, const std::int64_t* keys) {
+  const double area = known.grid.step() * known.grid.step();
+  nearest_keys(kernels_, problem, wanted, threads_, [&](std::size_t center, const std::int64_t* keys) {
     float weights[kThree] = {}, squares[kThree];
     const float* rows[kThree];
     for (std::size_t j = 0; j < kThree; ++j) {
       const std::int64_t key = keys[j < wanted ? j : 0];
-      rows[j] = values.numbers + problem.order[problem.rank(key)] * channels;
+      rows[j] = values.numbers + known.order[problem.label(key)] * channels;
       squares[j] = static_cast<float>(problem.square(key) * area);
       if (j < wanted) weights[j] = weight(squares[j], squares[0], guard, epsilon);
     }

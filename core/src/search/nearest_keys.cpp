@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "engine/workers.h"
-#include "search/blocks.h"
 #include "search/candidates.h"
 #include "search/features.h"
 #include "search/order.h"
@@ -26,19 +25,20 @@ double distance(const double* a, const double* b, std::size_t channels) {
 void nearest_in_blocks(const Kernels& kernels, const Problem& problem, std::size_t wanted, unsigned threads,
                        const PutKeys& put) {
   constexpr double kMargin = 1 + 0x1p-40;
-  const Blocks blocks(problem);
-  const Labels ranks = blocks.ranks(problem);
+  Points& points = problem.points;
+  const Blocks& blocks = points.blocks();
+  const Labels& ranks = points.ranks();
   const std::vector<std::uint32_t> path =
       problem.same ? blocks.order()
-                   : along_curve(problem.centers, problem.channels, problem.stride, problem.grid.bits());
+                   : along_curve(problem.centers, points.channels, points.stride, points.grid.bits());
   parallel_for((path.size() + kCentersAtOnce - 1) / kCentersAtOnce, threads, [&](std::size_t part) {
-    Candidates candidates(kernels.search, blocks, ranks, problem.room, wanted);
+    Candidates candidates(kernels.search, blocks, ranks, points.room, wanted);
     const std::size_t begin = part * kCentersAtOnce, end = std::min(begin + kCentersAtOnce, path.size());
     double bound = kNoBound, radius = 0;
     for (std::size_t i = begin; i < end; ++i) {
       const double* center = problem.center(path[i]);
       if (i > begin) {
-        const double reach = radius + distance(center, problem.center(path[i - 1]), problem.channels);
+        const double reach = radius + distance(center, problem.center(path[i - 1]), points.channels);
         bound = problem.most(reach * reach * kMargin);
       }
       candidates.find(center, bound);
@@ -53,7 +53,7 @@ void nearest_in_blocks(const Kernels& kernels, const Problem& problem, std::size
 
 void nearest_keys(const Kernels& kernels, const Problem& problem, std::size_t wanted, unsigned threads,
                   const PutKeys& put) {
-  const auto search = problem.many_channels() ? nearest_features : nearest_in_blocks;
+  const auto search = problem.points.many_channels() ? nearest_features : nearest_in_blocks;
   search(kernels, problem, wanted, threads, put);
 }
 

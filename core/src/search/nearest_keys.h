@@ -12,7 +12,7 @@ namespace bipointnet::search {
 using PutKeys = std::function<void(std::size_t center, const std::int64_t* keys)>;
 
 // Calls put(center, keys) once per center, from up to `threads` threads, with the `wanted` smallest keys;
-// 1 <= wanted <= points.
+// 1 <= wanted <= points. The points must be ranked; labels are ranks.
 void nearest_keys(const Kernels& kernels, const Problem& problem, std::size_t wanted, unsigned threads,
                   const PutKeys& put);
 

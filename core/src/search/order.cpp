@@ -45,13 +45,52 @@ std::uint32_t sortable(float x) {
   return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-// Ten bits, two zeros after each.
-std::uint32_t spread(std::uint32_t x) {
-  x = (x | x << 16) & 0x030000ff;
-  x = (x | x << 8) & 0x0300f00f;
-  x = (x | x << 4) & 0x030c30c3;
-  return (x | x << 2) & 0x09249249;
+// An element with the codes of two of its channels.
+struct Coded {
+  std::uint64_t code;
+  std::uint32_t element;
+  bool operator<(const Coded& other) const {
+    return code != other.code ? code < other.code : element < other.element;
+  }
+};
+
+// Calls work(start, end) for every run of two or more equal codes.
+template <class Code, class Work>
+void for_runs(std::size_t count, const Code& code, const Work& work) {
+  for (std::size_t start = 0, end; start < count; start = end) {
+    for (end = start + 1; end < count && code(end) == code(start);) ++end;
+    if (end - start > 1) work(start, end);
+  }
 }
+
+// Sorts elements that are equal in the channels before `channel` by the others, two at a time, then by their indices.
+void sort_run(Rows ties, std::size_t channel, std::uint32_t* elements, std::size_t count, std::vector<Coded>& run) {
+  run.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float* row = ties.numbers + elements[i] * ties.channels;
+    const std::uint64_t high = channel < ties.channels ? sortable(row[channel]) : 0;
+    const std::uint64_t low = channel + 1 < ties.channels ? sortable(row[channel + 1]) : 0;
+    run[i] = {high << 32 | low, elements[i]};
+  }
+  std::sort(run.begin(), run.end());
+  for (std::size_t i = 0; i < count; ++i) elements[i] = run[i].element;
+  if (channel + 2 >= ties.channels) return;
+  std::vector<Coded> rest;
+  for_runs(count, [&](std::size_t i) { return run[i].code; }, [&](std::size_t start, std::size_t end) {
+    sort_run(ties, channel + 2, elements + start, end - start, rest);
+  });
+}
+
+// For every number of ten bits its bits with two zeros after each.
+struct Spread {
+  std::uint32_t of[1024];
+  constexpr Spread() : of() {
+    for (std::uint32_t i = 0; i < 1024; ++i) {
+      for (int bit = 0; bit < 10; ++bit) of[i] |= (i >> bit & 1) << (3 * bit);
+    }
+  }
+};
+constexpr Spread kSpread;
 
 }  // namespace
 
@@ -65,33 +104,24 @@ std::vector<std::uint32_t> ranked(Rows ties, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) pairs[i] = std::uint64_t{sortable(ties.numbers[i * ties.channels])} << 32 | i;
   sort_by_code(pairs);
   std::vector<std::uint32_t> order = elements_of(pairs);
-  const auto before = [ties](std::uint32_t a, std::uint32_t b) {
-    const float *x = ties.numbers + a * ties.channels, *y = ties.numbers + b * ties.channels;
-    for (std::size_t c = 1; c < ties.channels; ++c) {
-      if (x[c] != y[c]) return x[c] < y[c];
-    }
-    return a < b;
-  };
-  for (std::size_t start = 0, end; start < count; start = end) {
-    for (end = start + 1; end < count && pairs[end] >> 32 == pairs[start] >> 32;) ++end;
-    if (end - start > 1) {
-      std::sort(order.begin() + static_cast<std::ptrdiff_t>(start), order.begin() + static_cast<std::ptrdiff_t>(end),
-                before);
-    }
-  }
+  std::vector<Coded> run;
+  for_runs(count, [&](std::size_t i) { return pairs[i] >> 32; },
+           [&](std::size_t start, std::size_t end) { sort_run(ties, 1, order.data() + start, end - start, run); });
   return order;
 }
 
 std::vector<std::uint32_t> along_curve(const Aligned<double>& places, std::size_t channels, std::size_t stride,
                                        int bits) {
-  constexpr std::uint32_t kMost = 1023;
-  const double scale = std::ldexp(1.0, 10 - bits);
   const std::size_t count = places.size() / stride, used = std::min<std::size_t>(channels, 3);
+  const int fine = count <= 1 << 10 ? 5 : count <= 1 << 16 ? 8 : 10;  // bits per channel: two, three or four digits
+  const std::int32_t most = (1 << fine) - 1;
+  const double scale = std::ldexp(1.0, fine - bits);
   std::vector<std::uint64_t> pairs(count);
   for (std::size_t i = 0; i < count; ++i) {
     std::uint32_t code = 0;
     for (std::size_t c = 0; c < used; ++c) {
-      code |= spread(std::min(kMost, static_cast<std::uint32_t>(places[i * stride + c] * scale))) << c;
+      const auto cell = static_cast<std::int32_t>(places[i * stride + c] * scale);
+      code |= kSpread.of[std::min(most, cell)] << c;
     }
     pairs[i] = std::uint64_t{code} << 32 | i;
   }

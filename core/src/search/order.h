@@ -13,8 +13,8 @@ namespace bipointnet::search {
 // The elements in ascending order of their channels, then of their indices: rank -> index. Without numbers: 0, 1, ...
 std::vector<std::uint32_t> ranked(Rows ties, std::size_t count);
 
-// The elements in the Morton order of their first three channels. `places` has rows of `stride` numbers from 0 to
-// 2^bits, of which the first `channels` are used.
+// The elements in the Morton order of their first three channels, about as finely as their number needs. `places` has
+// rows of `stride` numbers from 0 to 2^bits, of which the first `channels` are used.
 std::vector<std::uint32_t> along_curve(const Aligned<double>& places, std::size_t channels, std::size_t stride,
                                        int bits);
 

@@ -2,17 +2,8 @@
 
 #include <cstring>
 
-#include "search/order.h"
-
 namespace bipointnet::search {
 namespace {
-
-// The largest number of as many bits as n - 1 has.
-std::uint64_t bits_below(std::size_t n) {
-  std::uint64_t room = 0;
-  while (room < n - 1) room = 2 * room + 1;
-  return room;
-}
 
 std::uint64_t to_bits(double number) {
   std::uint64_t bits;
@@ -26,36 +17,19 @@ double from_bits(std::uint64_t bits) {
   return number;
 }
 
-bool equal(Rows a, Rows b) { return a.numbers == b.numbers && a.count == b.count && a.channels == b.channels; }
-
-Grid checked_grid(Rows centers, Rows points, Rows ties) {
-  check_numbers("point", points);
-  if (!equal(centers, points)) check_numbers("center", centers);
-  if (ties.numbers != nullptr && !equal(ties, points)) check_numbers("tie", ties);
-  return Grid(points, centers);
-}
-
 }  // namespace
 
-Problem::Problem(Rows centers_, Rows points_, Rows ties)
-    : channels(points_.channels),
-      center_count(centers_.count),
-      point_count(points_.count),
-      stride(many_channels() ? (channels + kDoublePad - 1) / kDoublePad * kDoublePad : channels),
-      grid(checked_grid(centers_, points_, ties)),
-      same(equal(centers_, points_)),
-      points(grid.places(points_, stride)),
-      room(bits_below(points_.count)) {
-  if (!same) centers = grid.places(centers_, stride);
-  order = ranked(ties, point_count);
+Problem::Problem(Points& points_, Rows centers_)
+    : points(points_), center_count(centers_.count), same(points_.are(centers_)) {
+  if (!same) centers = points.grid.places(centers_, points.stride);
 }
 
-double Problem::square(std::int64_t key) const { return from_bits(static_cast<std::uint64_t>(key) & ~room); }
+double Problem::square(std::int64_t key) const { return from_bits(static_cast<std::uint64_t>(key) & ~points.room); }
 
-double Problem::most(double square) const { return from_bits(to_bits(square) | room); }
+double Problem::most(double square) const { return from_bits(to_bits(square) | points.room); }
 
-std::int64_t Problem::key(double square, std::size_t rank) const {
-  return static_cast<std::int64_t>((to_bits(square) & ~room) | rank);
+std::int64_t Problem::key(double square, std::size_t label) const {
+  return static_cast<std::int64_t>((to_bits(square) & ~points.room) | label);
 }
 
 }  // namespace bipointnet::search

@@ -6,9 +6,16 @@
 namespace bipointnet::search {
 
 void Smallest::drop() {
-  std::nth_element(keys_, keys_ + wanted_ - 1, keys_ + found_);
+  std::int64_t largest;
+  if (found_ == wanted_) {
+    largest = *std::max_element(keys_, keys_ + found_);
+  } else {
+    const Border border = kernels_->select_keys(keys_, static_cast<int>(found_), static_cast<int>(wanted_));
+    tied_ |= same_distance(border.below, border.above);
+    largest = border.below;
+  }
   found_ = wanted_;
-  const std::uint64_t last = static_cast<std::uint64_t>(keys_[wanted_ - 1]) | room_;
+  const std::uint64_t last = static_cast<std::uint64_t>(largest) | room_;
   std::memcpy(&bound_, &last, sizeof bound_);
 }
 
@@ -22,9 +29,13 @@ std::size_t Smallest::select(bool ascending, std::int64_t* selected) {
   std::copy_n(keys_, count, selected);
   if (ascending) {
     std::sort(selected, selected + count);
-  } else {
-    std::iter_swap(selected, std::min_element(selected, selected + count));
+    return count;
   }
+  std::size_t first = 0, alike = 0;
+  for (std::size_t i = 1; i < count; ++i) first = selected[i] < selected[first] ? i : first;
+  std::swap(selected[0], selected[first]);
+  for (std::size_t i = 1; i < count; ++i) alike += same_distance(selected[i], selected[0]);
+  tied_ |= alike > 0;
   return count;
 }
 

@@ -23,6 +23,7 @@ class Smallest {
   void clear() {
     found_ = 0;
     bound_ = kNoBound;
+    tied_ = false;
   }
 
   void add(std::int64_t key) {
@@ -41,17 +42,24 @@ class Smallest {
   // Keeps the `wanted` smallest keys; there must be so many.
   void drop();
 
+  // Whether equal distances, so the labels, may have decided which keys were kept or which one was selected first.
+  bool tied() const { return tied_; }
+
   // Writes the `wanted` smallest keys, or all if there are fewer: ascending or, if that is not needed, only with the
   // smallest one first. Returns their number.
   std::size_t select(bool ascending, std::int64_t* selected);
 
  private:
+  bool same_distance(std::int64_t a, std::int64_t b) const {
+    return (static_cast<std::uint64_t>(a ^ b) & ~room_) == 0;
+  }
   static std::size_t capacity(std::size_t wanted) { return 2 * wanted + 4 * kBlockPoints; }
 
   const SearchKernels* kernels_;
   std::uint64_t room_;
   std::size_t wanted_, found_ = 0;
   double bound_ = kNoBound;
+  bool tied_ = false;
   std::int64_t* keys_;
 };
 

@@ -13,6 +13,7 @@
 using namespace bipointnet;
 using search::Groups;
 using search::Rows;
+using search::Searches;
 
 namespace {
 
@@ -65,7 +66,7 @@ void check_sets(Groups found, const Groups& expected) {
 void check_nearest(const Kernels& kernels, const Numbers& centers, const Numbers& points, const Numbers& ties,
                    std::size_t slots, std::size_t dilation) {
   const auto found = [&](Rows c, Rows t, unsigned threads) {
-    return search::nearest(kernels, c, points.rows(), t, slots, dilation, threads);
+    return Searches(kernels, threads).nearest(c, points.rows(), t, slots, dilation);
   };
   for (const Rows t : {Rows{}, points.rows(), ties.rows()}) {
     check_groups(found(centers.rows(), t, 1), naive::nearest(centers.rows(), points.rows(), t, slots, dilation));
@@ -80,7 +81,7 @@ void check_ball(const Kernels& kernels, const Numbers& centers, const Numbers& p
     for (const Rows ties : {Rows{}, points.rows()}) {
       const Groups expected = naive::ball(centers.rows(), points.rows(), ties, slots, radius, order);
       const auto found = [&](bool sorted) {
-        return search::ball(kernels, centers.rows(), points.rows(), ties, slots, radius, order, sorted, 1);
+        return Searches(kernels, 1).ball(centers.rows(), points.rows(), ties, slots, radius, order, sorted);
       };
       check_groups(found(true), expected);
       check_sets(found(false), expected);
@@ -90,7 +91,7 @@ void check_ball(const Kernels& kernels, const Numbers& centers, const Numbers& p
 
 void check_density(const Kernels& kernels, const Numbers& points, double bandwidth) {
   std::vector<float> found(points.rows().count);
-  search::density(kernels, points.rows(), bandwidth, 1, found.data());
+  Searches(kernels, 1).density(points.rows(), bandwidth, found.data());
   CHECK(found == naive::density(points.rows(), bandwidth));
 }
 
@@ -98,14 +99,14 @@ void check_interpolate(const Kernels& kernels, const Numbers& centers, const Num
   for (const Guard guard : {Guard::limit, Guard::add, Guard::clamp}) {
     const float epsilon = guard == Guard::limit ? 0 : 0x1p-20f;
     std::vector<float> found(centers.rows().count * values.channels);
-    search::interpolate(kernels, centers.rows(), points.rows(), values.rows(), guard, epsilon, 1, found.data());
+    Searches(kernels, 1).interpolate(centers.rows(), points.rows(), values.rows(), guard, epsilon, found.data());
     CHECK(found == naive::interpolate(centers.rows(), points.rows(), values.rows(), guard, epsilon));
   }
 }
 
 void check_farthest(const Kernels& kernels, const Numbers& points, std::size_t count) {
   for (const Order order : {Order::coordinates, Order::index}) {
-    CHECK(search::farthest_points(kernels, points.rows(), count, order) ==
+    CHECK(Searches(kernels, 1).farthest_points(points.rows(), count, order) ==
           naive::farthest_points(points.rows(), count, order));
   }
 }
@@ -139,7 +140,7 @@ void test_nearest_in_feature_spaces(const Kernels& kernels) {
   for (const std::size_t c : {16u, 64u, 129u, 600u}) {
     const Numbers points = draw(random, Shape::normal, 1500, c), centers = draw(random, Shape::normal, 9, c);
     const auto check = [&](Rows around, std::size_t slots) {
-      check_groups(search::nearest(kernels, around, points.rows(), points.rows(), slots, 1, 1),
+      check_groups(Searches(kernels, 1).nearest(around, points.rows(), points.rows(), slots, 1),
                    naive::nearest(around, points.rows(), points.rows(), slots, 1));
     };
     check(centers.rows(), 20);
@@ -167,17 +168,48 @@ void test_threads_do_not_matter(const Kernels& kernels) {
   std::mt19937 random(4);
   const Numbers points = draw(random, Shape::normal, 1100, 3), features = draw(random, Shape::lattice, 1100, 40);
   std::vector<float> density(1100), again(1100);
-  search::density(kernels, points.rows(), 0.1, 1, density.data());
+  Searches(kernels, 1).density(points.rows(), 0.1, density.data());
   CHECK(density == naive::density(points.rows(), 0.1));
   const Rows p = points.rows(), f = features.rows();
   const Groups near = naive::nearest(p, p, p, 150, 1), similar = naive::nearest(f, f, p, 20, 2),
                inside = naive::ball(p, p, p, 200, 0.9, Order::nearest);
   for (unsigned threads = 1; threads <= 4; ++threads) {
-    check_groups(search::nearest(kernels, p, p, p, 150, 1, threads), near);
-    check_groups(search::nearest(kernels, f, f, p, 20, 2, threads), similar);
-    check_groups(search::ball(kernels, p, p, p, 200, 0.9, Order::nearest, true, threads), inside);
-    search::density(kernels, p, 0.1, threads, again.data());
+    check_groups(Searches(kernels, threads).nearest(p, p, p, 150, 1), near);
+    check_groups(Searches(kernels, threads).nearest(f, f, p, 20, 2), similar);
+    check_groups(Searches(kernels, threads).ball(p, p, p, 200, 0.9, Order::nearest, true), inside);
+    Searches(kernels, threads).density(p, 0.1, again.data());
     CHECK(again == density);
+  }
+}
+
+// Searches that share their points, with centers inside and outside of their box, find what single searches find.
+void test_searches_share_points(const Kernels& kernels) {
+  std::mt19937 random(6);
+  for (const Shape shape : kShapes) {
+    for (const std::size_t n : {5u, 200u}) {
+      const Numbers points = draw(random, shape, n, 3), far = draw(random, Shape::normal, 9, 3);
+      const Numbers ties = draw(random, Shape::lattice, n, 3);
+      const Rows p = points.rows();
+      Numbers some{{}, 3};
+      Searches searches(kernels, 1);
+      const std::vector<std::uint32_t> chosen = searches.farthest_points(p, n / 4, Order::coordinates);
+      CHECK(chosen == naive::farthest_points(p, n / 4, Order::coordinates));
+      for (const std::uint32_t i : chosen) {
+        some.numbers.insert(some.numbers.end(), p.numbers + 3 * i, p.numbers + 3 * i + 3);
+      }
+      std::vector<float> density(n);
+      for (const Rows centers : {some.rows(), far.rows(), some.rows(), p}) {
+        check_sets(searches.ball(centers, p, p, 4, 0.7, Order::nearest, false),
+                   naive::ball(centers, p, p, 4, 0.7, Order::nearest));
+        check_groups(searches.ball(centers, p, ties.rows(), 4, 0.7, Order::index, true),
+                     naive::ball(centers, p, ties.rows(), 4, 0.7, Order::index));
+        check_groups(searches.nearest(centers, p, ties.rows(), 3, 1), naive::nearest(centers, p, ties.rows(), 3, 1));
+        check_groups(searches.nearest(centers, p, p, 3, 1), naive::nearest(centers, p, p, 3, 1));
+        searches.density(p, 0.2, density.data());
+        CHECK(density == naive::density(p, 0.2));
+        CHECK(searches.farthest_points(p, n, Order::index) == naive::farthest_points(p, n, Order::index));
+      }
+    }
   }
 }
 
@@ -201,16 +233,16 @@ void test_hostile_numbers_are_refused(const Kernels& kernels) {
     bad.numbers[3 * 39 + 1] = hostile;
     const Rows g = good.rows(), b = bad.rows();
     std::vector<float> out(200);
-    check_refused([&] { search::farthest_points(kernels, b, 5, Order::coordinates); }, "channel 1 of point 39");
-    check_refused([&] { search::nearest(kernels, b, g, g, 5, 1, 1); }, "channel 1 of center 39");
-    check_refused([&] { search::nearest(kernels, g, b, g, 5, 1, 1); }, "channel 1 of point 39");
-    check_refused([&] { search::nearest(kernels, g, g, b, 5, 1, 1); }, "channel 1 of tie 39");
-    check_refused([&] { search::ball(kernels, g, b, g, 5, 1, Order::index, true, 1); }, "channel 1 of point 39");
-    check_refused([&] { search::density(kernels, b, 1, 1, out.data()); }, "channel 1 of point 39");
-    check_refused([&] { search::interpolate(kernels, b, g, g, Guard::limit, 0, 1, out.data()); }, "center 39");
+    check_refused([&] { Searches(kernels, 1).farthest_points(b, 5, Order::coordinates); }, "channel 1 of point 39");
+    check_refused([&] { Searches(kernels, 1).nearest(b, g, g, 5, 1); }, "channel 1 of center 39");
+    check_refused([&] { Searches(kernels, 1).nearest(g, b, g, 5, 1); }, "channel 1 of point 39");
+    check_refused([&] { Searches(kernels, 1).nearest(g, g, b, 5, 1); }, "channel 1 of tie 39");
+    check_refused([&] { Searches(kernels, 1).ball(g, b, g, 5, 1, Order::index, true); }, "channel 1 of point 39");
+    check_refused([&] { Searches(kernels, 1).density(b, 1, out.data()); }, "channel 1 of point 39");
+    check_refused([&] { Searches(kernels, 1).interpolate(b, g, g, Guard::limit, 0, out.data()); }, "center 39");
   }
   const Numbers large{{-1e15f, 0, 1e15f, 1e-30f, 5, 1e15f}, 3};
-  check_groups(search::nearest(kernels, large.rows(), large.rows(), large.rows(), 2, 1, 1),
+  check_groups(Searches(kernels, 1).nearest(large.rows(), large.rows(), large.rows(), 2, 1),
                Groups{2, {0, 1, 1, 0}, {2, 2}});
 }
 
@@ -222,6 +254,7 @@ int main() {
     test_nearest_in_feature_spaces(*kernels);
     test_more_is_asked_than_there_is(*kernels);
     test_threads_do_not_matter(*kernels);
+    test_searches_share_points(*kernels);
     test_hostile_numbers_are_refused(*kernels);
   }
   return check_report();
