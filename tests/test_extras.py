@@ -50,7 +50,7 @@ class Torch:
 if {ignored}: signal.signal(signal.SIGINT, signal.SIG_IGN)
 sys.meta_path.insert(0, Torch())
 try:
-    extras.import_torch()
+    extras.import_whole("torch")
     print("no interrupt")
 except KeyboardInterrupt:
     print("interrupt", "torch" in sys.modules)

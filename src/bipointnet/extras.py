@@ -48,15 +48,15 @@ def require(purpose: str, *packages: str) -> None:
         )
 
 
-def import_torch() -> None:
-    """Import PyTorch. Ctrl-C acts when it is imported: inside its C++ code it would abort the process."""
+def import_whole(module: str) -> None:
+    """Import a module of C++ code. Ctrl-C acts when it is imported: inside that code it would abort the process."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
-        importlib.import_module("torch")
+        importlib.import_module(module)
         return
     pressed: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
     try:
-        importlib.import_module("torch")
+        importlib.import_module(module)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
     if pressed:

@@ -32,6 +32,7 @@ from bipointnet.cli import (
 )
 from bipointnet.cli.common import complain, err
 from bipointnet.errors import UserError, describe_os_error
+from bipointnet.extras import import_whole
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -60,6 +61,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
         try:
+            import_whole("bipointnet._core")
             command(*arguments, **options)
         except (KeyboardInterrupt, BrokenPipeError) as error:
             raise _Ended from error

@@ -18,7 +18,7 @@ from bipointnet.cli.common import (
 )
 from bipointnet.cli.verify import print_verification
 from bipointnet.errors import UserError
-from bipointnet.extras import import_torch, require
+from bipointnet.extras import import_whole, require
 
 
 def demo(
@@ -33,7 +33,7 @@ def demo(
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: a file; expected a folder for the demo; choose another with -o")
     require("the demo", "torch", "safetensors", "matplotlib")
-    import_torch()
+    import_whole("torch")
     from bipointnet.demo import NETWORKS, deploy
     from bipointnet.demo import demo as run_demo
 

@@ -7,7 +7,7 @@ import typer
 from bipointnet.cli.common import AS_JSON, err, plain, print_json, print_line, warn
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
-from bipointnet.extras import import_torch, require
+from bipointnet.extras import import_whole, require
 
 LAST = ("f16", "f32")
 
@@ -42,7 +42,7 @@ def export(
     unfinished = isinstance(epoch, int) and isinstance(epochs, int) and epoch < epochs
     if unfinished:
         warn(f"{run}: an unfinished run, at epoch {epoch} of {epochs}; to finish it, repeat its training with --resume")
-    import_torch()
+    import_whole("torch")
     from bipointnet.evaluation.inspection import packed_sizes
     from bipointnet.packing import pack
     from bipointnet.runtime import model as runtime

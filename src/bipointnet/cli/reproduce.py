@@ -9,7 +9,7 @@ import typer
 from bipointnet.cli.common import AS_JSON, complain, empty_table, err, out, plain, print_json, print_line
 from bipointnet.config import Config
 from bipointnet.errors import UserError
-from bipointnet.extras import import_torch, require
+from bipointnet.extras import import_whole, require
 
 if TYPE_CHECKING:
     from bipointnet.reproduce.jobs import Job
@@ -107,7 +107,7 @@ def _train(jobs: "list[Job]", results: Path, runs: Path, at_once: int | None) ->
         return []
     require("training", "torch", "safetensors")
     if at_once is None:
-        import_torch()
+        import_whole("torch")
         import torch
 
         at_once = 3 if torch.cuda.is_available() else 1

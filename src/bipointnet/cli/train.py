@@ -28,7 +28,7 @@ from bipointnet.cli.common import (
 from bipointnet.config import Config, from_mapping, read_toml
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
-from bipointnet.extras import import_torch, require
+from bipointnet.extras import import_whole, require
 from bipointnet.training.recipes import auto, default, sentence
 from bipointnet.training.resume_options import STATE, is_run, started_config
 
@@ -185,7 +185,7 @@ def _train_one(
         if picked:
             err.print(plain(picked), highlight=False, soft_wrap=True)
 
-    import_torch()
+    import_whole("torch")
     from bipointnet.training.loop import train as run_training
 
     with epoch_bar() as bars, _resumable(data, folder, *_as_options({"skip_bad": True} if skip_bad else {})):
@@ -261,7 +261,7 @@ def _train_each(given: dict[str, Any], settings: Config, data: str, folder: Path
     folds = [] if settings.category else fold_names(data)
     if clouds is None and not folds:
         raise UserError(f"{data}: has no folds; expected S3DIS; leave --fold out")
-    import_torch()
+    import_whole("torch")
     from bipointnet.training.cross_validation import every_category, every_fold
 
     with epoch_bar() as bars, _resumable(data, folder, *_as_options(given)):

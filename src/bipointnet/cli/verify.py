@@ -8,7 +8,7 @@ import typer
 from bipointnet.cli.common import AS_JSON, PACKED, counting_bar, plain, print_json, print_line, require_packed
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
-from bipointnet.extras import import_torch, require
+from bipointnet.extras import import_whole, require
 
 
 def verify(
@@ -44,7 +44,7 @@ def verify(
         if run is None:
             report = compare(path, data=clouds, progress=progress)
         else:
-            import_torch()
+            import_whole("torch")
             from bipointnet.evaluation.verify_torch import verify_against_run
 
             report = verify_against_run(path, run, data=clouds, progress=progress)

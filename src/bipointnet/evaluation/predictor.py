@@ -18,7 +18,7 @@ from bipointnet.data.dataset import TrainedOn
 from bipointnet.errors import UserError
 from bipointnet.evaluation.metrics import argmax_among
 from bipointnet.evaluation.model_file import ModelFile, identify
-from bipointnet.extras import import_torch, require
+from bipointnet.extras import import_whole, require
 from bipointnet.runtime import model as runtime
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class RunPredictor(Predictor):
     @cached_property
     def network(self) -> "nn.Module":
         """The network in eval mode. It is loaded, and PyTorch imported, on first use."""
-        import_torch()
+        import_whole("torch")
         from bipointnet.models import checkpoint
 
         return checkpoint.load_run(self.file)[0]
