@@ -45,6 +45,9 @@ NAMES = {
     "dgcnn": "DGCNN",
     "pointcnn": "PointCNN",
     "pointconv": "PointConv",
+    "local-tiny": "LocalNet tiny",
+    "local-small": "LocalNet small",
+    "local-base": "LocalNet base",
 }
 PEERS = ("torch", "onnxruntime")
 Call = Callable[[], object]

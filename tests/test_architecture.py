@@ -29,7 +29,7 @@ MODULES = {
     "scan_libraries scanobjectnn shapenet_part shapes shuffle solids summary up_axis",
     "evaluation": "__init__ bench_torch evaluate from_file inputs inspection metrics model_file networks predictor "
     "probe robustness rounding segmentation unlike verify_torch",
-    "models": "__init__ blueprint checkpoint dgcnn pointcnn pointconv pointnet pointnet2 segmentation",
+    "models": "__init__ blueprint checkpoint dgcnn local pointcnn pointconv pointnet pointnet2 segmentation",
     "nn": "__init__ calibrate codes concat_linear conv cost distinct farthest_gpu fused_layer fused_pool geometry gpu "
     "grouped hooks init linear methods names nearest_gpu norm_gpu observe peak_gpu pools product scatter sign",
     "packing": "__init__ analysis axes bits container cost distances float64 fold graph group_search interpolation "

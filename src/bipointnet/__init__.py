@@ -38,6 +38,7 @@ _PUBLIC = {
     "FormatError": "errors",
     "IRNet": "nn",
     "LSR": "nn",
+    "LocalNet": "models",
     "MaxPool": "nn",
     "MeanPool": "nn",
     "Method": "nn",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from bipointnet.errors import FormatError as FormatError
     from bipointnet.errors import UserError as UserError
     from bipointnet.models import DGCNN as DGCNN
+    from bipointnet.models import LocalNet as LocalNet
     from bipointnet.models import PartPointNet as PartPointNet
     from bipointnet.models import PointCNN as PointCNN
     from bipointnet.models import PointConvNet as PointConvNet

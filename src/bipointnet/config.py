@@ -16,7 +16,10 @@ from bipointnet.errors import UserError
 # Tests compare them with the tables of networks, methods and pools, which this module cannot import without PyTorch.
 CHOICES = {
     "task": ("classify", "part", "semantic"),
-    "model": ("pointnet-vanilla", "pointnet", "pointnet2", "dgcnn", "pointcnn", "pointconv"),
+    "model": (
+        *("pointnet-vanilla", "pointnet", "pointnet2", "dgcnn", "pointcnn", "pointconv"),
+        *("local-tiny", "local-small", "local-base"),
+    ),
     "method": ("fp", "bnn", "xnor", "xnor++", "bi-real", "abc-net", "ir-net", "lsr"),
     "gradient": ("clip", "polynomial"),
     "pool": ("max", "avg", "ema-max", "ema-max-points", "ema-avg"),
@@ -78,7 +81,7 @@ class Config:
     task: str = _option("classify", "Task: classify clouds, or label points: part (of objects), semantic (in rooms).")
     model: str = _option(
         None,
-        "Backbone: pointnet-vanilla, pointnet (T-Nets), pointnet2, dgcnn, pointcnn, pointconv (default by task).",
+        "Backbone: pointnet-vanilla, pointnet, pointnet2, dgcnn, pointcnn, pointconv, local-tiny, -small, -base.",
     )
     method: str = _option(
         "lsr", "Binarization: lsr, bnn, xnor, xnor++, bi-real, abc-net, ir-net, or package.module:Class; fp: float32."

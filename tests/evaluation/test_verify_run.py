@@ -27,6 +27,7 @@ CONFIGS = {
     "dgcnn": Config(model="dgcnn"),
     "pointcnn": Config(model="pointcnn"),
     "pointconv": Config(model="pointconv"),
+    "local-base": Config(model="local-base"),
     "parts": Config(task="part", model="pointnet-vanilla"),
     "rooms": Config(task="semantic", model="pointnet-vanilla"),
 }

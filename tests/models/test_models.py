@@ -148,6 +148,9 @@ BACKBONES = {
         ],
         25,
     ),
+    "local-tiny": (["levels.0.points.0.0", "place.0", "last"], 5),
+    "local-small": (["levels.0.points.0.0", "place.0", "last"], 6),
+    "local-base": (["levels.0.points.0.0", "levels.1.place.0", "place.0", "last"], 10),
 }
 
 
@@ -174,6 +177,17 @@ def test_layers_have_the_sizes_of_the_specification():
         *[(64, 3), (64, 64), (128, 64)],
         *[(128, 131), (128, 128), (256, 128)],
         *[(256, 259), (512, 256), (1024, 512), *head],
+    ]
+    assert sizes["local-tiny"] == [
+        *[(32, 3), (64, 32), (64, 64)],
+        *[(64, 3), (128, 128), (512, 128)],
+        *[(256, 512), (40, 256)],
+    ]
+    assert sizes["local-small"] == [*[(64, 3), (64, 64), (128, 64)], *[(64, 3), (256, 192), (1024, 256), *head]]
+    assert sizes["local-base"] == [
+        *[(64, 3), (64, 64), (128, 64)],
+        *[(64, 3), (128, 192), (128, 128), (256, 128)],
+        *[(64, 3), (256, 320), (512, 256), (1024, 512), *head],
     ]
     assert sizes["dgcnn"] == [(64, 6), (64, 64), (64, 64), (128, 128), (1024, 192), *head]
     assert sizes["pointcnn"] == [

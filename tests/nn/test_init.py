@@ -57,6 +57,9 @@ POINT_LAYERS = {
     "dgcnn": set(),
     "pointcnn": {f"convs.{i}.lift.0.0" for i in range(4)},
     "pointconv": {"near.points.0.0", *(f"{conv}.weights.0.0" for conv in ("near", "far", "all"))},
+    "local-tiny": {"levels.0.points.0.0", "place.0"},
+    "local-small": {"levels.0.points.0.0", "place.0"},
+    "local-base": {"levels.0.points.0.0", "levels.1.place.0", "place.0"},
 }
 
 

@@ -14,6 +14,7 @@ from torch import nn
 from bipointnet import binarize, calibrate, export, load
 from bipointnet.models import (
     DGCNN,
+    LocalNet,
     PartPointNet,
     PointCNN,
     PointConvNet,
@@ -60,7 +61,7 @@ def backbone(kind: Any, method: str, pool: str = "ema-max", **options: Any) -> n
     return shaken(model, options.get("in_channels", 3), 0, *category_input)
 
 
-BACKBONES = [PointNet2, DGCNN, PointConvNet, PointCNN]
+BACKBONES = [PointNet2, DGCNN, PointConvNet, PointCNN, LocalNet]
 SOME = [
     ("lsr", "ema-max"),
     ("xnor", "max"),

@@ -18,7 +18,7 @@ from torch import nn
 from bipointnet import _core, load
 from bipointnet.config import Config
 from bipointnet.data.normalize import normalize
-from bipointnet.models import DGCNN, PointCNN, PointConvNet, PointNet2, build, checkpoint, vanilla_pointnet
+from bipointnet.models import DGCNN, LocalNet, PointCNN, PointConvNet, PointNet2, build, checkpoint, vanilla_pointnet
 from bipointnet.nn import LSR, BinaryLinear, EntropyMax
 from bipointnet.packing import pack
 from bipointnet.packing.bits import pack_bits
@@ -30,7 +30,7 @@ def packed(model: nn.Module, tmp_path: Path, last: str = "f32") -> reference.Pac
     return reference.read(tmp_path / "model.bpn")
 
 
-@pytest.mark.parametrize("kind", [PointNet2, DGCNN, PointConvNet, PointCNN])
+@pytest.mark.parametrize("kind", [PointNet2, DGCNN, PointConvNet, PointCNN, LocalNet])
 def test_the_core_gives_the_logits_of_the_reference_and_the_labels_of_pytorch(kind, tmp_path):
     torch.manual_seed(0)
     model = shaken(kind(len(CLASSES), linear="lsr", pool="ema-max"))

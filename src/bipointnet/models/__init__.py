@@ -1,4 +1,4 @@
-"""The six backbones, one file and one row in MODELS each; networks that label points; `build`; checkpoints.
+"""The backbones, one file and one or more rows in MODELS each; networks that label points; `build`; checkpoints.
 
 May import: config, errors, files, nn.
 """
@@ -12,6 +12,7 @@ from torch import nn
 from bipointnet.config import Config
 from bipointnet.models.blueprint import Output
 from bipointnet.models.dgcnn import DGCNN
+from bipointnet.models.local import SIZES, LocalNet
 from bipointnet.models.pointcnn import PointCNN
 from bipointnet.models.pointconv import PointConvNet
 from bipointnet.models.pointnet import PointNet, vanilla_pointnet
@@ -26,6 +27,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "dgcnn": DGCNN,
     "pointcnn": PointCNN,
     "pointconv": PointConvNet,
+    **{f"local-{size}": partial(LocalNet, size=size) for size in SIZES},
 }
 # Networks that label points, by task and backbone.
 SEGMENTERS: dict[str, dict[str, Callable[..., nn.Module]]] = {
@@ -38,6 +40,7 @@ __all__ = [
     "DGCNN",
     "MODELS",
     "SEGMENTERS",
+    "LocalNet",
     "Output",
     "PartPointNet",
     "PointCNN",

@@ -14,7 +14,7 @@ from bipointnet.nn.geometry import ball, farthest_points, gather
 class SetAbstraction(nn.Module):
     """Farthest points, and for each a small PointNet over the ball around it.
 
-        y_c = pool over j in ball(c) of mlp(x_j - x_c, f_j)
+        y_c = pool over j in ball(c) of mlp(place(x_j - x_c), f_j)
 
     Args:
         plan: makes the layers.
@@ -25,6 +25,7 @@ class SetAbstraction(nn.Module):
         limit: maximum number of neighbors in a ball.
         usual: cloud size for which the limit holds; with fewer points balls hold fewer, and it shrinks in proportion.
         reads: what the first layer reads, as in Blueprint.layer.
+        lift: outputs of `place`, a float layer that reads the offsets; 0: the offsets join the features as they are.
 
     Shapes: xyz (B, N, 3), features (B, N, F) -> centers (B, N / share, 3), features (B, N / share, sizes[-1])
     """
@@ -39,10 +40,12 @@ class SetAbstraction(nn.Module):
         limit: int,
         usual: int,
         reads: Reads | None = None,
+        lift: int = 0,
     ) -> None:
         super().__init__()
         self.share, self.radius, self.limit, self.usual = share, radius, limit, usual
-        self.points = plan.mlp([3 + features, *sizes[:-1]], reads)
+        self.place = plan.layer(3, lift, reads="xyz") if lift else nn.Identity()
+        self.points = plan.mlp([(lift or 3) + features, *sizes[:-1]], reads)
         self.pooled = plan.pooled_layer(*sizes[-2:])
 
     def forward(self, xyz: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,7 +54,7 @@ class SetAbstraction(nn.Module):
         limit = math.ceil(self.limit * min(1.0, total / self.usual))
         around = ball(centers, xyz, self.radius, limit)
         offsets = gather(xyz, around.indices) - centers.unsqueeze(2)  # (B, M, k, 3)
-        x = torch.cat([offsets, gather(features, around.indices)], dim=-1)
+        x = torch.cat([self.place(offsets), gather(features, around.indices)], dim=-1)
         return centers, self.pooled(self.points(x), around.counts)
 
 

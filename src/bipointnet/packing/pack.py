@@ -18,7 +18,7 @@ from bipointnet import _core
 from bipointnet.config import from_mapping
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
-from bipointnet.models import checkpoint
+from bipointnet.models import LocalNet, checkpoint
 from bipointnet.packing.analysis import Analysis, analyze
 from bipointnet.packing.container import file_bytes
 from bipointnet.packing.cost import Exported, measured
@@ -183,6 +183,8 @@ def _model_name(network: nn.Module) -> str:
     names |= {"PointNet": "pointnet", "PartPointNet": "pointnet-part", "ScenePointNet": "pointnet-semantic"}
     if not type(network).__module__.startswith("bipointnet.models."):
         return name
+    if isinstance(network, LocalNet):
+        return f"local-{network.size}"
     found = names.get(name, name)
     vanilla = found.startswith("pointnet") and getattr(network, "input_transform", 0) is None
     return found.replace("pointnet", "pointnet-vanilla") if vanilla else found

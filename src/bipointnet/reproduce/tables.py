@@ -8,6 +8,8 @@ A row is one configuration; tables that share a configuration share its runs. `p
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bipointnet.config import POINTNETS
+
 MODELNET, PARTS, ROOMS = "modelnet", "shapenet-part", "s3dis"  # layouts of data sets, as in bipointnet.data
 
 # The entries of result.json that a table shows.
@@ -26,11 +28,11 @@ OURS: dict[str, Any] = {
     "recipe": "tuned",
     "batch": 128,
     "lr": 2e-3,
-    "gradient": "polynomial",
     "label_smoothing": 0.1,
     "scale": 1.25,
     "shift": 0.1,
 }
+OURS_POINTNET = OURS | {"gradient": "polynomial"}  # which gained nothing in PointNet++
 NAMES = {
     "fp": "float32",
     "bnn": "BNN",
@@ -52,6 +54,9 @@ BACKBONES = {
     "pointcnn": "PointCNN",
     "dgcnn": "DGCNN",
     "pointconv": "PointConv",
+    "local-tiny": "LocalNet tiny",
+    "local-small": "LocalNet small",
+    "local-base": "LocalNet base",
 }
 
 
@@ -99,8 +104,16 @@ def paper_row(data: str, model: str, method: str, pool: str | None, **figures: f
 
 def our_row(model: str, seeds: int = 3) -> Row:
     """LSR with our recipe on ModelNet40; the pool is the default of the backbone."""
-    options = TASKS[MODELNET] | OURS | {"model": model, "method": "lsr"}
+    recipe = OURS_POINTNET if model in POINTNETS else OURS
+    options = TASKS[MODELNET] | recipe | {"model": model, "method": "lsr"}
     return Row(f"{MODELNET}-{model}-lsr-ours", f"{BACKBONES[model]}, LSR, our recipe", MODELNET, options, seeds=seeds)
+
+
+def our_float_row(model: str) -> Row:
+    """The float twin of `our_row`, one seed."""
+    ours = our_row(model)
+    options = {name: value for name, value in ours.options.items() if name != "gradient"} | {"method": "fp"}
+    return Row(ours.name.replace("lsr", "fp"), ours.label.replace("LSR", "float32"), MODELNET, options)
 
 
 def _ablation() -> Table:
@@ -173,7 +186,9 @@ def _backbones() -> Table:
             paper_row(MODELNET, model, "lsr", entropy, OA=ours),
             our_row(model),
         ]
-    return Table("Six backbones on ModelNet40: float32, XNOR-Net, and LSR with EMA", tuple(rows))
+    for model in ("local-tiny", "local-small", "local-base"):
+        rows += [our_float_row(model), our_row(model)]
+    return Table("Backbones on ModelNet40: float32, XNOR-Net, and LSR with EMA", tuple(rows))
 
 
 def _parts(ablation: Table) -> Table:
@@ -212,10 +227,8 @@ def _robustness() -> Table:
     rows = []
     for model in ("pointnet-vanilla", "pointnet2"):
         ours = our_row(model)
-        full = {name: value for name, value in ours.options.items() if name != "gradient"} | {"method": "fp"}
-        name, label = ours.name.replace("lsr", "fp"), ours.label.replace("LSR", "float32")
         rows += [
-            Row(name, label, MODELNET, full, corrupted=True),
+            replace(our_float_row(model), corrupted=True),
             replace(ours, corrupted=True),
             replace(
                 ours,
