@@ -20,14 +20,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from bipointnet.nn.gpu import runs_kernels
+from bipointnet.nn.gpu import HALF_AS_BFLOAT, runs_kernels
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.methods import Method
 from bipointnet.nn.product import EXACT_IN_HALF
 from bipointnet.nn.sign import Slope, clipped, polynomial, straight
-
-# The bits of +-1 in float16 are those of +-2^-7 in bfloat16: signs need no second copy for gradients.
-HALF_AS_BFLOAT = 2.0**7
 
 
 def plain_signs(layer: nn.Module) -> bool:

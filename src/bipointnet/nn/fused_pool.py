@@ -23,7 +23,8 @@ from torch.autograd.function import once_differentiable
 from bipointnet.nn.calibrate import Calibrated
 from bipointnet.nn.concat_linear import ConcatLinear
 from bipointnet.nn.distinct import distinct_codes
-from bipointnet.nn.fused_layer import HALF_AS_BFLOAT, NormalizedLayer, on_gpu, plain_signs, track, tracks_statistics
+from bipointnet.nn.fused_layer import NormalizedLayer, on_gpu, plain_signs, track, tracks_statistics
+from bipointnet.nn.gpu import HALF_AS_BFLOAT
 from bipointnet.nn.hooks import preserved_modes
 from bipointnet.nn.linear import BinaryLinear
 from bipointnet.nn.pools import EntropyMax, MaxPool

@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# The bits of +-1 in float16 are those of +-2^-7 in bfloat16: signs need no second copy for gradients.
+HALF_AS_BFLOAT = 2.0**7
+
 
 def runs_kernels(x: Tensor) -> bool:
     """Whether kernels can run on x: not under torch.compile and function transforms, which must see all operations."""

@@ -15,7 +15,7 @@ import triton  # pyright: ignore[reportMissingImports]  it comes with PyTorch fo
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
-from bipointnet.nn.gpu import launch
+from bipointnet.nn.gpu import HALF_AS_BFLOAT, launch
 from bipointnet.nn.norm_gpu import SLOPES, slope_of
 from bipointnet.nn.sign import Slope
 
@@ -103,7 +103,10 @@ def _input_gradient(
     INPUTS: tl.constexpr,
     KIND: tl.constexpr,
 ):
-    """(D . w + a . mixed + row) s(x) for one set and some inputs; D is the gradient of its products."""
+    """(D . w + a . mixed + row) s(x) for one set and some inputs; D is the gradient of its products.
+
+    Matrices come in the type of the products: a conversion between load and product would stop the pipeline.
+    """
     batch = tl.program_id(0).to(tl.int64)
     k = tl.program_id(1) * INPUTS + tl.arange(0, INPUTS)
     point = tl.arange(0, POINTS)
@@ -115,15 +118,15 @@ def _input_gradient(
         grad = tl.load(g + batch * channels + channel, mask=there, other=0.0)
         dense = tl.where(winner[None, :] == point[:, None], grad[None, :], 0.0).to(KIND)
         inside = there[:, None] & (k < inputs)[None, :]
-        weight = tl.load(w + channel[:, None] * inputs + k[None, :], mask=inside, other=0.0).to(KIND)
+        weight = tl.load(w + channel[:, None] * inputs + k[None, :], mask=inside, other=0.0)
         total = tl.dot(dense, weight, total)
     start = (batch * points + point)[:, None] * inputs
     here = (point < points)[:, None]
     for piece in range(pieces):
         j = piece * INPUTS + tl.arange(0, INPUTS)
-        signs = tl.load(a + start + j[None, :], mask=here & (j < inputs)[None, :], other=0.0).to(KIND)
+        signs = tl.load(a + start + j[None, :], mask=here & (j < inputs)[None, :], other=0.0)
         inside = (j < inputs)[:, None] & (k < inputs)[None, :]
-        matrix = tl.load(mixed + j[:, None] * inputs + k[None, :], mask=inside, other=0.0).to(KIND)
+        matrix = tl.load(mixed + j[:, None] * inputs + k[None, :], mask=inside, other=0.0)
         total = tl.dot(signs, matrix, total)
     here = here & (k < inputs)[None, :]
     total += tl.load(row + k, mask=k < inputs, other=0.0)[None, :]
@@ -147,23 +150,23 @@ def _weight_gradient(
     INPUTS: tl.constexpr,
     KIND: tl.constexpr,
 ):
-    """D^T . a for some channels and inputs, summed over STEPS sets."""
+    """a^T . D for some inputs and channels, summed over `steps` sets; D is made along its rows, where loads are few."""
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     k = tl.program_id(2) * INPUTS + tl.arange(0, INPUTS)
     point = tl.arange(0, POINTS)
-    total = tl.zeros([CHANNELS, INPUTS], tl.float32)
+    total = tl.zeros([INPUTS, CHANNELS], tl.float32)
     for step in range(steps):
         number = tl.program_id(0).to(tl.int64) * steps + step
         batch = tl.minimum(number, sets - 1)
         there = channel < tl.where(number < sets, channels, 0)
         winner = tl.load(winners + batch * channels + channel, mask=there, other=-1)
         grad = tl.load(g + batch * channels + channel, mask=there, other=0.0)
-        dense = tl.where(winner[:, None] == point[None, :], grad[:, None], 0.0).to(KIND)
+        dense = tl.where(winner[None, :] == point[:, None], grad[None, :], 0.0).to(KIND)
         here = (point < points)[:, None] & (k < inputs)[None, :]
         place = (batch * points + point)[:, None] * inputs + k[None, :]
-        total = tl.dot(dense, tl.load(a + place, mask=here, other=0.0).to(KIND), total)
-    place = (tl.program_id(0) * channels + channel)[:, None] * inputs + k[None, :]
-    tl.store(out + place, total, mask=(channel < channels)[:, None] & (k < inputs)[None, :])
+        total = tl.dot(tl.trans(tl.load(a + place, mask=here, other=0.0)), dense, total)
+    place = (tl.program_id(0) * inputs + k)[:, None] * channels + channel[None, :]
+    tl.store(out + place, total, mask=(k < inputs)[:, None] & (channel < channels)[None, :])
 
 
 def gradients(
@@ -182,14 +185,17 @@ def gradients(
     channels = len(w)
     height = max(16, triton.next_power_of_2(points))
     blocks, pieces = triton.cdiv(channels, CHANNELS), triton.cdiv(inputs, INPUTS)
-    kind = tl.float32 if x.device.type == "cpu" else tl.bfloat16  # Triton's interpreter has no products of bfloat16
+    if x.device.type == "cpu":  # Triton's interpreter has no products of bfloat16
+        signs, unit, small, kind = a.float(), 1.0, torch.float32, tl.float32
+    else:
+        signs, unit, small, kind = a.view(torch.bfloat16), HALF_AS_BFLOAT, torch.bfloat16, tl.bfloat16
     sizes = {"POINTS": height, "CHANNELS": CHANNELS, "INPUTS": INPUTS, "KIND": kind, "num_warps": 8}
     grad_x = torch.empty_like(x)
     shape = points, channels, inputs
-    given = x, a, w, winners, g, mixed, row
+    given = x, signs, w.to(small), winners, g, (mixed * unit).to(small), row
     launch(_input_gradient, (sets, pieces), *given, grad_x, *shape, blocks, pieces, SLOPE=SLOPES[slope], **sizes)
     steps = triton.cdiv(sets, max(1, PROGRAMS // (blocks * pieces)))
     parts = triton.cdiv(sets, steps)
-    sums = x.new_empty(parts, channels, inputs)
-    launch(_weight_gradient, (parts, blocks, pieces), a, winners, g, sums, sets, *shape, steps, **sizes)
-    return grad_x, sums.sum(dim=0)
+    sums = x.new_empty(parts, inputs, channels)
+    launch(_weight_gradient, (parts, blocks, pieces), signs, winners, g, sums, sets, *shape, steps, **sizes)
+    return grad_x, sums.sum(dim=0).T * unit
