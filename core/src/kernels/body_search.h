@@ -106,7 +106,7 @@ inline int keys_below(const std::int64_t* keys, int count, std::int64_t bound) {
   return below;
 }
 
-// A key between two others: the one whose distance is halfway between theirs.
+// A key between two others: the one whose squared distance is halfway between theirs.
 inline std::int64_t halfway(std::int64_t low, std::int64_t high) {
   double a, b;
   __builtin_memcpy(&a, &low, sizeof a);
@@ -116,16 +116,18 @@ inline std::int64_t halfway(std::int64_t low, std::int64_t high) {
   return low;
 }
 
-// Bisection for a key that has `wanted` keys below it. Distances to points on a surface are spread evenly, so halving
-// them finds one in a few steps; if it does not, halving the keys as integers does. No branch depends on single keys.
+// Bisection for a key that has `wanted` keys below it. Squared distances to points on a surface are spread evenly, so
+// halving them finds one in a few steps; if it does not, halving the keys as integers does. No branch depends on single
+// keys.
 Border select_keys(std::int64_t* keys, int count, int wanted) {
   constexpr std::int64_t kLast = 0x7fffffffffffffff;
   constexpr int kEven = 20;  // steps for keys that are spread evenly
-  std::int64_t low = 0, high = keys[0];  // fewer than `wanted` keys are below low, and at least as many below high
+  constexpr std::int64_t kLabels = std::int64_t{1} << 52;  // keys below it are labels, or tiny numbers
+  std::int64_t low = 0, high = keys[0];  // fewer than `wanted` keys are below low, at least `wanted` below high
   for (int i = 1; i < count; ++i) high = keys[i] > high ? keys[i] : high;
   for (int i = 0; i < kKeyPad; ++i) keys[count + i] = kLast;
   std::int64_t border = high;
-  for (int step = 0, below = count - 1; below != wanted; ++step) {
+  for (int step = high < kLabels ? kEven : 0, below = count - 1; below != wanted; ++step) {
     border = step < kEven ? halfway(low, high) : low + (high - low) / 2;
     below = keys_below(keys, count, border);
     (below < wanted ? low : high) = border;

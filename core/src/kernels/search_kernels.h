@@ -54,8 +54,8 @@ struct SearchKernels {
   // the last one.
   void (*sort_keys)(std::int64_t* keys, int count, int wanted, std::int64_t* sorted);
 
-  // Moves the `wanted` smallest of `count` > wanted distinct keys to the front, in any order. Writes up to kKeyPad keys
-  // after the last one.
+  // Moves the `wanted` >= 1 smallest of `count` > wanted distinct keys >= 0 to the front, in any order; what follows
+  // them is undefined, up to kKeyPad keys after the last one. Returns the keys on both sides of the border.
   Border (*select_keys)(std::int64_t* keys, int count, int wanted);
 
   // gaps[i] = min(gaps[i], D of point i to the center), for all points. Returns the point with the largest gap;

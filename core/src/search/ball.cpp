@@ -46,12 +46,13 @@ struct Ball {
   unsigned threads;
 
   // Fills the groups: with the points inside or, where none is, with the nearest one. If `needs_ranks` is given, names
-  // are not ranks, and the function returns as soon as it finds that ranks are needed.
+  // are not ranks. When a group needs ranks, it becomes true, and the search ends early.
   void fill(Names inside, Names nearest, Groups& groups, std::atomic<bool>* needs_ranks) const {
     const Blocks& blocks = problem.points.blocks();
     const std::uint64_t room = problem.points.room;
     const std::size_t slots = groups.slots, count = problem.center_count;
     parallel_for((count + kCentersAtOnce - 1) / kCentersAtOnce, threads, [&](std::size_t part) {
+      if (needs_ranks != nullptr && *needs_ranks) return;
       Candidates many(kernels, blocks, inside.labels, room, slots, by_label);
       Candidates one(kernels, blocks, nearest.labels, room, 1);
       const std::size_t begin = part * kCentersAtOnce, end = std::min(begin + kCentersAtOnce, count);

@@ -48,7 +48,7 @@ class Gaps {
   std::uint32_t first() {
     std::vector<double> centroid(points_.channels);
     for (std::size_t c = 0; c < points_.channels; ++c) {
-      double even = 0, odd = 0;  // sums of integers, exact in any order
+      double even = 0, odd = 0;  // of integers up to 2^26: exact for up to 2^27 points
       const double* place = points_.places.data() + c;
       std::size_t i = 0;
       for (; i + 1 < points_.count; i += 2) {

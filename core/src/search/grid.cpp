@@ -22,22 +22,33 @@ struct Range {
   float low, high;
 };
 
-// Widens the range to one channel of the rows. Four chains of comparisons hide the latency of each.
-void widen(Range& range, Rows rows, std::size_t channel) {
-  constexpr std::size_t kChains = 4;
-  Range chains[kChains] = {range, range, range, range};
-  const float* x = rows.numbers + channel;
-  const auto visit = [&](std::size_t i, Range& chain) {
-    const float number = x[i * rows.channels];
-    chain.low = number < chain.low ? number : chain.low;
-    chain.high = number > chain.high ? number : chain.high;
-  };
-  std::size_t i = 0;
-  for (; i + kChains <= rows.count; i += kChains) {
-    for (std::size_t j = 0; j < kChains; ++j) visit(i + j, chains[j]);
+void include(Range& range, float number) {
+  range.low = number < range.low ? number : range.low;
+  range.high = number > range.high ? number : range.high;
+}
+
+// Widens the ranges of the channels to the rows: channel by channel if these are few, where four chains of comparisons
+// hide the latency of each, else row by row, as rows are in memory.
+void widen(std::vector<Range>& ranges, Rows rows) {
+  constexpr std::size_t kFew = 8, kChains = 4;
+  if (rows.channels > kFew) {
+    for (std::size_t i = 0; i < rows.count; ++i) {
+      for (std::size_t c = 0; c < rows.channels; ++c) include(ranges[c], rows.numbers[i * rows.channels + c]);
+    }
+    return;
   }
-  for (; i < rows.count; ++i) visit(i, chains[0]);
-  for (const Range& chain : chains) range = {std::min(range.low, chain.low), std::max(range.high, chain.high)};
+  for (std::size_t c = 0; c < rows.channels; ++c) {
+    Range chains[kChains] = {ranges[c], ranges[c], ranges[c], ranges[c]};
+    const auto number = [&](std::size_t i) { return rows.numbers[i * rows.channels + c]; };
+    std::size_t i = 0;
+    for (; i + kChains <= rows.count; i += kChains) {
+      for (std::size_t j = 0; j < kChains; ++j) include(chains[j], number(i + j));
+    }
+    for (; i < rows.count; ++i) include(chains[0], number(i));
+    for (const Range& chain : chains) {
+      ranges[c] = {std::min(ranges[c].low, chain.low), std::max(ranges[c].high, chain.high)};
+    }
+  }
 }
 
 }  // namespace
@@ -56,13 +67,14 @@ void check_numbers(const char* what, Rows rows) {
 
 Grid::Grid(Rows points, Rows centers)
     : bits_(place_bits(points.channels)), low_(points.channels), high_(points.channels) {
+  std::vector<Range> ranges(points.channels);
+  for (std::size_t c = 0; c < points.channels; ++c) ranges[c] = {points.numbers[c], points.numbers[c]};
+  widen(ranges, points);
+  if (centers.numbers != points.numbers) widen(ranges, centers);
   double extent = 0x1p-126;
   for (std::size_t c = 0; c < points.channels; ++c) {
-    Range range{points.numbers[c], points.numbers[c]};
-    widen(range, points, c);
-    if (centers.numbers != points.numbers) widen(range, centers, c);
-    low_[c] = double{range.low};
-    high_[c] = double{range.high};
+    low_[c] = double{ranges[c].low};
+    high_[c] = double{ranges[c].high};
     extent = std::max(extent, high_[c] - low_[c]);
   }
   int exponent;

@@ -63,22 +63,26 @@ void for_runs(std::size_t count, const Code& code, const Work& work) {
   }
 }
 
-// Sorts elements that are equal in the channels before `channel` by the others, two at a time, then by their indices.
-void sort_run(Rows ties, std::size_t channel, std::uint32_t* elements, std::size_t count, std::vector<Coded>& run) {
+// Sorts elements that are equal in their first channel by the others, then by their indices. The codes of two channels,
+// side by side, decide between nearly all of them.
+void sort_run(Rows ties, std::uint32_t* elements, std::size_t count, std::vector<Coded>& run) {
+  const auto row = [ties](std::uint32_t element) { return ties.numbers + element * ties.channels; };
   run.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const float* row = ties.numbers + elements[i] * ties.channels;
-    const std::uint64_t high = channel < ties.channels ? sortable(row[channel]) : 0;
-    const std::uint64_t low = channel + 1 < ties.channels ? sortable(row[channel + 1]) : 0;
-    run[i] = {high << 32 | low, elements[i]};
+    const std::uint64_t high = ties.channels > 1 ? sortable(row(elements[i])[1]) : 0;
+    run[i] = {high << 32 | (ties.channels > 2 ? sortable(row(elements[i])[2]) : 0), elements[i]};
   }
   std::sort(run.begin(), run.end());
   for (std::size_t i = 0; i < count; ++i) elements[i] = run[i].element;
-  if (channel + 2 >= ties.channels) return;
-  std::vector<Coded> rest;
-  for_runs(count, [&](std::size_t i) { return run[i].code; }, [&](std::size_t start, std::size_t end) {
-    sort_run(ties, channel + 2, elements + start, end - start, rest);
-  });
+  if (ties.channels <= 3) return;
+  const auto before = [&](std::uint32_t a, std::uint32_t b) {
+    for (std::size_t c = 3; c < ties.channels; ++c) {
+      if (row(a)[c] != row(b)[c]) return row(a)[c] < row(b)[c];
+    }
+    return a < b;
+  };
+  for_runs(count, [&](std::size_t i) { return run[i].code; },
+           [&](std::size_t start, std::size_t end) { std::sort(elements + start, elements + end, before); });
 }
 
 // For every number of ten bits its bits with two zeros after each.
@@ -106,7 +110,7 @@ std::vector<std::uint32_t> ranked(Rows ties, std::size_t count) {
   std::vector<std::uint32_t> order = elements_of(pairs);
   std::vector<Coded> run;
   for_runs(count, [&](std::size_t i) { return pairs[i] >> 32; },
-           [&](std::size_t start, std::size_t end) { sort_run(ties, 1, order.data() + start, end - start, run); });
+           [&](std::size_t start, std::size_t end) { sort_run(ties, order.data() + start, end - start, run); });
   return order;
 }
 

@@ -18,14 +18,14 @@ class Points {
 
   bool are(Rows rows) const { return same(rows, rows_); }  // in the same memory
 
-  // Whether the grid is that of the points and these centers.
+  // Whether the grid is that of the points alone, and also that of the points and these centers.
   bool serve(Rows centers) const { return own_grid_ && (are(centers) || grid.covers(centers)); }
 
-  // Ranks the points by `ties`; without numbers, ranks are indices. Throws InputError. Sorting takes longer than many a
-  // search, in which ranks decide nothing: these rank the points only when they meet equal distances.
+  // Ranks the points by `ties`; without numbers, ranks are indices. Throws InputError. It sorts, which takes longer
+  // than some searches. So farthest points, and balls that need no order, rank the points only if distances are equal.
   void rank(Rows ties);
 
-  // Made when they are needed first, before threads start.
+  // The first call makes them; it must come before threads start.
   const Blocks& blocks();
   const Labels& ranks();  // of the point at each position in the blocks; the points must be ranked
 

@@ -10,7 +10,7 @@ namespace bipointnet::search {
 
 class Problem {
  public:
-  // The points must serve the centers.
+  // The grid of the points must be that of the points and the centers.
   Problem(Points& points, Rows centers);
 
   Points& points;

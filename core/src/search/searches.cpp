@@ -9,6 +9,7 @@ Searches::~Searches() = default;
 
 Points& Searches::prepare(Rows points, Rows centers) {
   if (last_ == nullptr || !last_->are(points) || !last_->serve(centers)) {
+    last_.reset();  // before the next ones take memory
     last_ = std::make_unique<Points>(points, centers);
   }
   return *last_;

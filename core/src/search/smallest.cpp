@@ -6,16 +6,10 @@
 namespace bipointnet::search {
 
 void Smallest::drop() {
-  std::int64_t largest;
-  if (found_ == wanted_) {
-    largest = *std::max_element(keys_, keys_ + found_);
-  } else {
-    const Border border = kernels_->select_keys(keys_, static_cast<int>(found_), static_cast<int>(wanted_));
-    tied_ |= same_distance(border.below, border.above);
-    largest = border.below;
-  }
+  const Border border = kernels_->select_keys(keys_, static_cast<int>(found_), static_cast<int>(wanted_));
+  tied_ |= same_distance(border.below, border.above);
   found_ = wanted_;
-  const std::uint64_t last = static_cast<std::uint64_t>(largest) | room_;
+  const std::uint64_t last = static_cast<std::uint64_t>(border.below) | room_;
   std::memcpy(&bound_, &last, sizeof bound_);
 }
 

@@ -39,10 +39,11 @@ class Smallest {
   std::size_t found() const { return found_; }
   double bound() const { return bound_; }  // no larger distance is needed, once keys have been dropped
 
-  // Keeps the `wanted` smallest keys; there must be so many.
+  // Keeps the `wanted` smallest keys; there must be more.
   void drop();
 
-  // Whether equal distances, so the labels, may have decided which keys were kept or which one was selected first.
+  // After select(false): whether labels may have decided, because distances were equal, which keys were kept or which
+  // one is first.
   bool tied() const { return tied_; }
 
   // Writes the `wanted` smallest keys, or all if there are fewer: ascending or, if that is not needed, only with the

@@ -1,5 +1,7 @@
 // Neighbor searches equal their definition, on every instruction set and with any number of threads.
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <string>
@@ -173,13 +175,33 @@ void test_threads_do_not_matter(const Kernels& kernels) {
   const Rows p = points.rows(), f = features.rows();
   const Groups near = naive::nearest(p, p, p, 150, 1), similar = naive::nearest(f, f, p, 20, 2),
                inside = naive::ball(p, p, p, 200, 0.9, Order::nearest);
+  // The first equal distances are those around the last center: a point with the same neighbor on two sides.
+  Numbers late = points;
+  const float pair[] = {50, 0, 0, 52, 0, 0, 51, 0, 0};
+  late.numbers.insert(late.numbers.end(), pair, pair + 9);
+  const Rows l = late.rows();
+  const Groups tied = naive::ball(l, l, l, 2, 1.5, Order::nearest);
+  const Groups small = naive::ball(p, p, p, 20, 0.9, Order::nearest);
   for (unsigned threads = 1; threads <= 4; ++threads) {
+    check_sets(Searches(kernels, threads).ball(l, l, l, 2, 1.5, Order::nearest, false), tied);
+    check_sets(Searches(kernels, threads).ball(p, p, p, 20, 0.9, Order::nearest, false), small);
     check_groups(Searches(kernels, threads).nearest(p, p, p, 150, 1), near);
     check_groups(Searches(kernels, threads).nearest(f, f, p, 20, 2), similar);
     check_groups(Searches(kernels, threads).ball(p, p, p, 200, 0.9, Order::nearest, true), inside);
     Searches(kernels, threads).density(p, 0.1, again.data());
     CHECK(again == density);
   }
+}
+
+template <class Work>
+void check_refused(const Work& work, const std::string& part) {
+  std::string message = "accepted";
+  try {
+    work();
+  } catch (const InputError& error) {
+    message = error.what();
+  }
+  CHECK(message.find(part) != std::string::npos);
 }
 
 // Searches that share their points, with centers inside and outside of their box, find what single searches find.
@@ -208,20 +230,52 @@ void test_searches_share_points(const Kernels& kernels) {
         searches.density(p, 0.2, density.data());
         CHECK(density == naive::density(p, 0.2));
         CHECK(searches.farthest_points(p, n, Order::index) == naive::farthest_points(p, n, Order::index));
+        const Numbers bad{{0, 0, std::numeric_limits<float>::quiet_NaN()}, 3};
+        check_refused([&] { searches.nearest(bad.rows(), p, p, 3, 1); }, "channel 2 of center 0");
+        std::vector<float> mixed(centers.count * 3);
+        searches.interpolate(centers, p, points.rows(), Guard::limit, 0, mixed.data());
+        CHECK(mixed == naive::interpolate(centers, p, points.rows(), Guard::limit, 0));
       }
     }
   }
 }
 
-template <class Work>
-void check_refused(const Work& work, const std::string& part) {
-  std::string message = "accepted";
-  try {
-    work();
-  } catch (const InputError& error) {
-    message = error.what();
+// Equal rows with as many channels as a file may have.
+void test_wide_rows(const Kernels& kernels) {
+  Numbers wide{std::vector<float>(3 * 32766, 0.5f), 32766};
+  wide.numbers.back() = -1;  // the third one is first
+  CHECK(Searches(kernels, 1).nearest(wide.rows(), wide.rows(), wide.rows(), 1, 1).indices ==
+        (std::vector<std::uint32_t>{0, 0, 2}));
+  CHECK(Searches(kernels, 1).farthest_points(wide.rows(), 3, Order::coordinates) ==
+        naive::farthest_points(wide.rows(), 3, Order::coordinates));
+}
+
+// The selection of keys: labels, evenly spread distances, and keys that differ in their last bits only.
+void test_select_keys(const Kernels& kernels) {
+  std::mt19937_64 random(7);
+  for (const int count : {2, 3, 9, 40, 128, 300}) {
+    for (const int wanted : {1, 2, count / 2, count - 1}) {
+      if (wanted < 1 || wanted >= count) continue;
+      for (const int kind : {0, 1, 2}) {
+        std::vector<std::int64_t> keys(static_cast<std::size_t>(count));
+        for (std::size_t i = 0; i < keys.size(); ++i) {
+          const double square = static_cast<double>(random() % 1000 * 1024 + i);
+          std::memcpy(&keys[i], &square, sizeof square);
+          if (kind == 0) keys[i] = static_cast<std::int64_t>(i);
+          if (kind == 2) keys[i] = 0x4330000000000000 + static_cast<std::int64_t>(i);
+        }
+        std::shuffle(keys.begin(), keys.end(), random);
+        std::vector<std::int64_t> sorted = keys;
+        std::sort(sorted.begin(), sorted.end());
+        keys.resize(keys.size() + kKeyPad);
+        const Border border = kernels.search.select_keys(keys.data(), count, wanted);
+        CHECK_EQUAL(border.below, sorted[static_cast<std::size_t>(wanted) - 1]);
+        CHECK_EQUAL(border.above, sorted[static_cast<std::size_t>(wanted)]);
+        std::sort(keys.begin(), keys.begin() + wanted);
+        CHECK(std::equal(keys.begin(), keys.begin() + wanted, sorted.begin()));
+      }
+    }
   }
-  CHECK(message.find(part) != std::string::npos);
 }
 
 void test_hostile_numbers_are_refused(const Kernels& kernels) {
@@ -255,6 +309,8 @@ int main() {
     test_more_is_asked_than_there_is(*kernels);
     test_threads_do_not_matter(*kernels);
     test_searches_share_points(*kernels);
+    test_wide_rows(*kernels);
+    test_select_keys(*kernels);
     test_hostile_numbers_are_refused(*kernels);
   }
   return check_report();
