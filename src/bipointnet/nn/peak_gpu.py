@@ -42,6 +42,7 @@ def _peak(
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     best = tl.full([CHANNELS], float("-inf"), tl.float32)
     winner = tl.zeros([CHANNELS], tl.int32)
+    backwards = POINTS - 1 - tl.arange(0, POINTS)
     for block in range(blocks):
         point = block * POINTS + tl.arange(0, POINTS)
         product = tl.zeros([POINTS, CHANNELS], tl.float32)
@@ -58,8 +59,12 @@ def _peak(
                 other=0.0,
             )
             product = tl.dot(left, right, product)
-        product = tl.where((point < points)[:, None], product, float("-inf"))
-        here, place = tl.max(product, 0, return_indices=True)  # of equal values the first
+        # The product and, in the low digits, the point: of equal products the first is the largest. A sum of up to 2048
+        # terms times 64 is an integer of 18 bits. A maximum of pairs would take longer.
+        key = tl.where((point < points)[:, None], product * POINTS + backwards[:, None], float("-inf"))
+        largest = tl.max(key, 0)
+        here = tl.floor(largest / POINTS)
+        place = POINTS - 1 - (largest - here * POINTS).to(tl.int32)
         winner = tl.where(here > best, block * POINTS + place, winner)
         best = tl.maximum(best, here)
     out = batch * channels + channel
