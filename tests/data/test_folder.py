@@ -106,7 +106,9 @@ def test_class_with_one_file(tmp_path: Path) -> None:
 def test_bad_cloud_is_named(tmp_path: Path) -> None:
     write_classes(tmp_path, cup=3)
     bad = write_cloud(tmp_path / "cup" / "small.npy", points=15)
-    assert error_of(tmp_path).startswith(f"{bad}: holds 15 points, expected at least 16; pass --points 15 or fewer")
+    assert error_of(tmp_path).startswith(
+        f"{bad}: holds 15 points, expected at least 16; train with --points 15 or fewer"
+    )
     write_cloud(bad, value=np.nan)
     assert error_of(tmp_path).startswith(f"{bad}: no point with finite coordinates among 40")
     bad.write_bytes(b"garbage")
@@ -302,7 +304,9 @@ def test_all_bad_files_are_named_at_once(tmp_path: Path) -> None:
     assert message.startswith(f"{tmp_path}: 7 of 23 files cannot be used: ")
     assert message.count("begins with 'garbag', expected") == 4
     assert "bowl/small.npy (holds 15 points, expected at least 16), cup/bad0.npy (" in message
-    assert message.endswith("and 2 more; correct or remove these files, pass --points 15 or fewer, or pass --skip-bad")
+    assert message.endswith(
+        "and 2 more; correct or remove these files, train with --points 15 or fewer, or pass --skip-bad"
+    )
 
 
 def test_bad_files_are_left_out_on_request(tmp_path: Path) -> None:
@@ -336,5 +340,5 @@ def test_many_clouds_with_too_few_points(tmp_path: Path) -> None:
         f"{tmp_path}: 7 of 7 files cannot be used: bowl/bowl0.npy (holds 40 points, expected at least 64), "
     )
     assert error_of(tmp_path, points=64).endswith(
-        " and 2 more; correct or remove these files, pass --points 30 or fewer, or pass --skip-bad"
+        " and 2 more; correct or remove these files, train with --points 30 or fewer, or pass --skip-bad"
     )

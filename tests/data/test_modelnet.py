@@ -126,7 +126,10 @@ def test_hdf5_with_damaged_bytes(hdf5: Path) -> None:
             {"data": clouds_of(2), "label": labels_of(1, 2)},
             "cloud 1 has the label 2, expected 0 to 1 for the 2 classes of shape",
         ),
-        ({"data": clouds_of(1, points=12), "label": labels_of(0)}, "holds 12 points, expected at least 16; pass --p"),
+        (
+            {"data": clouds_of(1, points=12), "label": labels_of(0)},
+            "holds 12 points, expected at least 16; train with --p",
+        ),
         ({"data": clouds_of(1, points=32), "label": labels_of(0)}, "has clouds of 32 points, expected 64 as in a.h5"),
     ],
 )
@@ -258,12 +261,12 @@ def test_the_cache_is_used_until_a_file_changes(text: Path, monkeypatch: pytest.
         (
             "airplane/airplane_0001.txt",
             text_cloud(9),
-            "holds 9 points, expected at least 16; pass --points 9 or fewer",
+            "holds 9 points, expected at least 16; train with --points 9 or fewer",
         ),
         (
             "airplane/airplane_0003.txt",
             text_cloud(9),
-            "holds 9 points, expected at least 16; pass --points 9 or fewer",
+            "holds 9 points, expected at least 16; train with --points 9 or fewer",
         ),
         ("airplane/airplane_0001.txt", text_cloud(30) + "nan,0,0,0,0,1\n", "1 of 31 points with a NaN"),
         (

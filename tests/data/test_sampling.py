@@ -71,6 +71,6 @@ def test_sampling_is_in_random_order_and_ignores_vertices_without_faces() -> Non
 
 def test_too_few_points() -> None:
     with pytest.raises(
-        UserError, match=r"^scan\.ply: holds 50 points, expected at least 64; pass --points 50 or fewer"
+        UserError, match=r"^scan\.ply: holds 50 points, expected at least 64; train with --points 50 or fewer"
     ):
         sample(Cloud(POINTS), 64, np.random.default_rng(0), "scan.ply")

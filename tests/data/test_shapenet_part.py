@@ -317,7 +317,7 @@ BROKEN = np.where(np.arange(16 * POINTS * 3).reshape(VAL.points.shape) == 7, np.
         ),
         ({"label": np.zeros((15, 1), np.uint8)}, "", "has 15 labels for 16 clouds"),
         ({"data": BROKEN}, ", cloud 0", "1 of 48 points have a NaN or infinite coordinate, the first is point 2"),
-        ({"data": VAL.points[:, :12]}, "", "holds 12 points, expected at least 16; pass --points 12 or fewer"),
+        ({"data": VAL.points[:, :12]}, "", "holds 12 points, expected at least 16; train with --points 12 or fewer"),
         (
             {"data": VAL.points[..., :2]},
             "",

@@ -194,8 +194,8 @@ def require_points(found: int, wanted: int, source: str | Path) -> None:
     """UserError for a cloud with fewer points than wanted."""
     if found < wanted:
         raise UserError(
-            f"{source}: holds {found} points, expected at least {wanted}; pass --points {found} or fewer, or leave"
-            " this cloud out"
+            f"{source}: holds {found} points, expected at least {wanted}; train with --points {found} or fewer, or "
+            "leave this cloud out"
         )
 
 

@@ -146,7 +146,7 @@ def _error_of(errors: list[tuple[Job, UserError]], total: int, source: str | Pat
         return UserError(f"{errors[0][1]}{remedy}")
     named = first_names([f"{job.name} ({_reason(job, error)})" for job, error in errors])
     small = [error.found for _, error in errors if isinstance(error, TooFewPoints)]
-    remedy = (f", pass --points {min(small)} or fewer" if small else "") + remedy
+    remedy = (f", train with --points {min(small)} or fewer" if small else "") + remedy
     return UserError(
         f"{source}: {len(errors):,} of {total:,} files cannot be used: {named}; correct or remove these files{remedy}"
     )
