@@ -42,8 +42,8 @@ ADDITION = """\
 
 1. Put `NAME.bpn`, as `bipointnet export` writes it, and a card `NAME.json` with the fields of the other cards into
    `src/bipointnet/shipped`. All files together must stay below 3 MB. No code is needed.
-2. `python benchmarks/model_limits.py NAME --data DATA` measures a classifier and writes bytes, accuracy and limits into
-   its card.
+2. `python benchmarks/model_limits.py NAME --data DATA` measures a classifier and writes bytes, time, accuracy and
+   limits into its card.
 3. `python benchmarks/model_cards.py` writes this page. `tests/runtime/test_shipped.py` checks every model and its card.
 """
 
@@ -61,7 +61,7 @@ def table_of(cards: list[dict[str, Any]]) -> str:
 
 def section(card: dict[str, Any]) -> str:
     """The whole card of a model."""
-    accuracy = card["accuracy"]
+    accuracy, latency = card["accuracy"], card["latency"]
     trainings = "; ".join(
         f"{each['last_epoch']:.2f} % (seed {each['seed']}; {each['note']})" for each in accuracy["trainings"]
     )
@@ -73,6 +73,7 @@ def section(card: dict[str, Any]) -> str:
 {card["title"]}.
 
 - Task: {card["task"]}, {card["classes"]} classes. Size: {card["bytes"]:,} bytes.
+- Time of a prediction: {latency["microseconds"]} us for {latency["points"]} points ({latency["machine"]}).
 - Data: {card["data"]}.
 - License: {card["license"]}.
 - Points per cloud in training: {card["points"]}. Up axis: {card["up"]}.

@@ -1,26 +1,33 @@
-"""Measure a shipped model on test clouds as they are, turned, and cut in half; the figures go into its card.
+"""Measure a shipped model on test clouds as they are, turned, cut in half and corrupted; the figures go into its card.
 
     python benchmarks/model_limits.py pointnet-vanilla-shapes --data shapes
     python benchmarks/model_limits.py pointnet-vanilla-modelnet40 --data modelnet40_ply_hdf5_2048
 
 Needs no PyTorch. A test cloud consists of its first n points, as many as in training. A cloud that is cut in half has
-n points too: of its first 2n points, those on one side of a vertical plane with a random direction. Then write
-docs/models.md: python benchmarks/model_cards.py.
+n points too: of its first 2n points, those on one side of a vertical plane with a random direction. Corruptions are
+those of `bipointnet eval --corruptions`, for models of 1024 points. The time is the median of one call with one thread.
+Then write docs/models.md: python benchmarks/model_cards.py.
 """
 
 import argparse
 import json
+import time
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from bipointnet import shipped
 from bipointnet.data import open_dataset
+from bipointnet.data.corruptions import POINTS
 from bipointnet.data.up_axis import AXES, rotate_up
+from bipointnet.evaluation.robustness import robustness
 from bipointnet.files import write_beside
-from bipointnet.runtime.model import load
+from bipointnet.runtime.bench import cpu_name
+from bipointnet.runtime.model import Model, load
 
 SEED = 0
+CALLS, WARM_UP = 400, 50
 
 
 def turned(clouds: np.ndarray, angles: np.ndarray, up: str) -> np.ndarray:
@@ -61,7 +68,24 @@ def measure(name: str, data: str) -> tuple[float, int, list[dict[str, Any]]]:
         return round(100 * float((model.predict(inputs).labels == labels).mean()), 2)
 
     limits = [{"clouds": text, "accuracy": accuracy(inputs)} for text, inputs in changed.items()]
+    if points == POINTS:
+        found = robustness(lambda batch: model.predict(batch).labels, clouds, labels)
+        limits += [
+            {"clouds": f"ModelNet-C: {name}, mean of five severities", "accuracy": round(mean, 2)}
+            for name, mean in ((name, found.mean_of(name)) for name in found.corrupted)
+        ]
     return accuracy(clouds), len(clouds), limits
+
+
+def latency(model: Model, clouds: np.ndarray) -> dict[str, Any]:
+    """The median time of a prediction, over many clouds."""
+    seconds = []
+    for i in range(WARM_UP + CALLS):
+        start = time.perf_counter()
+        model.predict(clouds[i % len(clouds)])
+        seconds.append(time.perf_counter() - start)
+    machine = f"{cpu_name()}, {model.isa}, one thread"
+    return {"microseconds": round(1e6 * median(seconds[WARM_UP:])), "points": clouds.shape[1], "machine": machine}
 
 
 def main() -> None:
@@ -73,7 +97,9 @@ def main() -> None:
     card = shipped.card(given.name)
     card["accuracy"] |= {"file": accuracy, "test_clouds": count}
     card["limits"] = limits
-    card["bytes"] = load(given.name).bytes
+    model = load(given.name)
+    card["bytes"] = model.bytes
+    card["latency"] = latency(model, open_dataset(given.data, model.points).test.points[:, : model.points])
     write_beside(shipped.FOLDER / f"{given.name}.json", (json.dumps(card, indent=2) + "\n").encode())
     print(json.dumps({"accuracy": accuracy, "limits": limits}, indent=2))
 

@@ -30,6 +30,7 @@ FIELDS = {
     "up": str,
     "recipe": str,
     "accuracy": dict,
+    "latency": dict,
     "limits": list,
     "notes": list,
 }

@@ -79,10 +79,10 @@ COMBINATIONS = [
     *itertools.product(["pointnet-vanilla"], CHOICES["method"], CHOICES["pool"]),
     *itertools.product(["pointnet"], ["fp", "xnor", "lsr"], CHOICES["pool"]),
     ("pointnet2", "lsr", "ema-max"),
-    ("local-small", "lsr", "ema-max"),
+    ("local-base", "lsr", "ema-max"),
 ]
 LONG_COMBINATIONS = [
-    *itertools.product(["pointnet2", "dgcnn", "pointcnn", "local-tiny"], ["fp", "xnor", "lsr"], CHOICES["pool"]),
+    *itertools.product(["pointnet2", "dgcnn", "pointcnn", "local-base"], ["fp", "xnor", "lsr"], CHOICES["pool"]),
     *itertools.product(["pointconv"], ["fp", "xnor", "lsr"], [None]),
 ]
 

@@ -38,11 +38,12 @@ def _print_list(cards: list[dict[str, Any]]) -> None:
 
 
 def _print_card(card: dict[str, Any]) -> None:
-    accuracy = card["accuracy"]
+    accuracy, latency = card["accuracy"], card["latency"]
     lines = {
         card["name"]: card["title"],
         "Task": f"{card['task']}, {card['classes']} classes",
         "Size": f"{card['bytes']:,} bytes",
+        "Time": f"{latency['microseconds']} us for {latency['points']} points ({latency['machine']})",
         "Data": card["data"],
         "License": card["license"],
         "Points per cloud in training": card["points"],

@@ -46,7 +46,8 @@ class LocalNet(Classifier):
     """LocalNet for classification: (B, N, in_channels) -> Output.
 
     "base" has the levels of PointNet++, "small" and "tiny" have one level with fewer centers. Clouds must be scaled to
-    the unit sphere. Float in a 1-bit network: the layers that read coordinates, and the last layer.
+    the unit sphere and have about 1024 points: the balls of a cloud with 32 points hold their center and nothing else.
+    Float in a 1-bit network: the layers that read coordinates, and the last layer.
 
     Args:
         num_classes: number of classes.
