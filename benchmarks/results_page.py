@@ -6,6 +6,7 @@
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -41,13 +42,40 @@ transformer), SVNet 86.8 (DGCNN with distillation). Small float networks are ano
 million parameters, which is 140 kB as int8.
 """
 
+# Savings of storage, and speedups on a Cortex-A72, in the paper's table of variants.
+PAPER_DEPLOYED = ((1.0, 1.0), (18.9, 14.7), (26.3, 14.7), (19.7, 11.4), (26.3, 11.5), (21.0, 16.1))
+
+
+def deployed(results: Path) -> str:
+    """Size and time of the variants for deployment, from the result of benchmarks/deploy.py."""
+    found = json.loads((results / "deploy.json").read_text())
+    rows = list(found["rows"].values())
+    machine = f"{found['points']} points, one thread, {found['cpu']}, {found['instruction_set']}"
+    lines = [
+        "## Variants for deployment: size and time",
+        "",
+        f"PointNet vanilla, {machine}, best call, all variants in one run, random weights",
+        "(`python benchmarks/deploy.py`). (a) runs in ONNX Runtime. The pool counts points as in the paper.",
+        "",
+        "| variant | kB | smaller | us | faster | paper: smaller | paper: faster (Cortex-A72) |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    full = rows[0]
+    for row, paper in zip(rows, PAPER_DEPLOYED, strict=True):
+        size, time = row["bytes"], row["best_microseconds"]
+        smaller, faster = full["bytes"] / size, full["best_microseconds"] / time
+        cells = f"{size / 1000:,.0f}", f"{smaller:.1f}", f"{time:,.0f}", f"{faster:.1f}", *map(str, paper)
+        lines.append(f"| {' | '.join((row['label'], *cells))} |")
+    return "\n".join(lines) + "\n\n"
+
 
 def page(results: Path = ROOT / "benchmarks" / "results") -> str:
     """The whole page."""
     begun = {name: table for name, table in TABLES.items() if any(line.done for line in lines(table, results))}
     rest = ", ".join(f"`{name}`" for name in TABLES if name not in begun)
     missing = f"Tables of which nothing has been trained yet: {rest}.\n\n" if rest else ""
-    return HEAD + "\n".join(markdown(table, results) for table in begun.values()) + "\n" + missing + OTHERS
+    tables = "\n".join(markdown(table, results) for table in begun.values())
+    return HEAD + tables + "\n" + missing + deployed(results) + OTHERS
 
 
 def main() -> None:
