@@ -1,5 +1,6 @@
 """Every backbone, method, pool and variant: the program has the bits, floats and logits of the network."""
 
+import math
 from itertools import product
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 from bipointnet import binarize, calibrate, export, load
 from bipointnet.models import (
     DGCNN,
+    MODELS,
     LocalNet,
     PartPointNet,
     PointCNN,
@@ -23,7 +25,9 @@ from bipointnet.models import (
     ScenePointNet,
     vanilla_pointnet,
 )
+from bipointnet.models.pointnet2 import SetAbstraction
 from bipointnet.nn import METHODS, POOLS, BinaryLinear
+from bipointnet.packing.sizes import SizeRule
 
 OPTIONS: dict[str, dict[str, Any]] = VARIANTS | {"six": {"in_channels": 6}}
 CASES = [
@@ -84,6 +88,21 @@ def test_backbones_with_normals(kind):
 @pytest.mark.parametrize("kind", [kind for kind in BACKBONES if kind is not PointConvNet])
 def test_backbones_with_binary_first_and_last_layers(kind):
     compare(backbone(kind, "lsr", binary_first=True, binary_last=True), len(CLASSES), (100,))
+
+
+@pytest.mark.parametrize("name", ["pointnet2", "local-tiny", "local-small", "local-base"])
+def test_balls_hold_as_many_neighbors_as_in_the_network(name, tmp_path):
+    """For every number of points, not only for those that were recorded: ceil(n / 64) was packed as ceil(n / 59)."""
+    network = MODELS[name](len(CLASSES), linear="lsr", pool="ema-max").eval()
+    export(network, tmp_path / "a.bpn", classes=CLASSES)
+    program = load(tmp_path / "a.bpn").manifest["program"]
+    counts = {op["radius"]: op["count"] for op in program if op["op"] == "ball"}
+    levels = [module for module in network.modules() if isinstance(module, SetAbstraction)]
+    assert len(counts) == len(levels)
+    for level in levels:
+        rule = SizeRule(**counts[level.radius])
+        for total in range(1, 3000):
+            assert rule(total) == math.ceil(level.limit * min(1.0, total / level.usual)), total
 
 
 def test_pointconv_with_binary_first_and_last_layers(tmp_path):

@@ -19,6 +19,8 @@ RULES = {
     "rounded to even": lambda n: max(1, round(0.375 * n)),
     "a decimal share": lambda n: max(1, round(0.334 * n)),
     "rounded up": lambda n: math.ceil(64 * min(1.0, n / 1024)),
+    "few, rounded up": lambda n: math.ceil(16 * min(1.0, n / 1024)),
+    "24, rounded up": lambda n: math.ceil(24 * min(1.0, n / 1024)),
     "truncated": lambda n: max(1, int(0.2 * n)),
     "a third": lambda n: max(1, n // 3),
     "at least 8": lambda n: max(8, n // 4),

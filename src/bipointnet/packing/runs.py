@@ -21,7 +21,7 @@ from bipointnet.packing.record import Call, Run, Value, record
 
 FIRST = 131  # points of the first cloud, without an example
 KEPT = (203, 89)  # sizes of further runs that keep their tensors
-SHAPES = (523, 2503, 5, 19, 47, 157, 389)  # sizes of runs that keep shapes
+SHAPES = (523, 2503, 5, 19, 47, 157, 389, 709, 967)  # sizes of runs that keep shapes
 CHECKED = 1201  # a size that no rule was fitted to
 MOST_TRIED = 64  # channels that are tried without an example
 

@@ -3,8 +3,9 @@
     size(n) = min(most, max(least, round(factor n)))
 
 The rule is found from pairs (n, size). Each size bounds the factor to an interval; at `least` only from above, and at
-`most` only from below. The simplest number in the intersection is taken: a fraction with a small denominator,
-else a decimal number with few digits; and of all roundings the one with the simplest factor.
+`most` only from below. The simplest number in the intersection is taken: a fraction with a small denominator, where
+powers of two count as smaller, because numbers of points and neighbors often are powers of two; else a decimal number
+with few digits; and of all roundings the one with the simplest factor.
 """
 
 import math
@@ -15,7 +16,15 @@ from itertools import product
 from typing import Any
 
 UNBOUNDED = 2**32 - 1
-SMALL = 64  # denominators that are tried before decimal numbers
+
+
+def _unlikely(denominator: int) -> float:
+    """How unlikely a denominator is in a program."""
+    return denominator / 4 if denominator.bit_count() == 1 else denominator
+
+
+# The denominators that are tried before decimal numbers.
+SMALL = sorted((*range(1, 65), 128), key=_unlikely)
 
 
 @dataclass(frozen=True)
@@ -48,13 +57,15 @@ def fit(pairs: Sequence[tuple[int, int]], most: int = UNBOUNDED) -> SizeRule | N
     SizeRule(factor=1.0, round='floor', least=1, most=20)
     >>> fit([(131, 49), (500, 188), (2503, 939)])
     SizeRule(factor=0.375, round='even', least=1, most=4294967295)
+    >>> fit([(89, 2), (203, 4), (389, 7), (523, 9), (2503, 16)], most=16)
+    SizeRule(factor=0.015625, round='ceil', least=1, most=16)
     """
     pairs = sorted(set(pairs))
     sizes = {size for _, size in pairs}
     if len(sizes) == 1:
         return fixed(pairs[0][1])
     lows, highs = [1, pairs[0][1]], [most, pairs[-1][1]]  # without limits first, if both fit
-    found: list[tuple[int, SizeRule]] = []
+    found: list[tuple[float, SizeRule]] = []
     for low, high, rounding in product(lows, highs, ("floor", "ceil", "even")):
         factor = _factor(pairs, low, high, rounding)
         if factor is not None:
@@ -74,7 +85,7 @@ def _factor(pairs: list[tuple[int, int]], least: int, most: int, rounding: str) 
         above = min(above, (size + stop) / n) if size < most else above
     if below > above:
         return None
-    for denominator in (*range(1, SMALL + 1), *(10**digits for digits in range(2, 13))):
+    for denominator in (*SMALL, *(10**digits for digits in range(2, 13))):
         number = Fraction(math.ceil(below * denominator), denominator)
         number = number + Fraction(1, denominator) if number == below and rounding == "ceil" else number
         if below <= number <= above and number > 0:
@@ -82,10 +93,10 @@ def _factor(pairs: list[tuple[int, int]], least: int, most: int, rounding: str) 
     return None
 
 
-def _complexity(number: Fraction) -> int:
-    """How unlikely a number is in a program: its denominator, or ten to the power of its decimal digits."""
-    if number.denominator <= SMALL:
-        return number.denominator
+def _complexity(number: Fraction) -> float:
+    """How unlikely a number is in a program: by its denominator, or ten to the power of its decimal digits."""
+    if number.denominator in SMALL:
+        return _unlikely(number.denominator)
     return next((10**digits for digits in range(2, 13) if (number * 10**digits).denominator == 1), 10**13)
 
 
