@@ -32,23 +32,13 @@ from bipointnet.data.normalize import normalize
 from bipointnet.data.shapes import shapes
 from bipointnet.files import write_beside
 from bipointnet.models import MODELS
+from bipointnet.reproduce.tables import BACKBONES
 from bipointnet.runtime import bench
 from bipointnet.runtime.model import Model
 
 RESULT = Path(__file__).parent / "results" / "backbones-latency.json"
 CLASSES = 40
 CALLS, WARM_UP = 4, 3  # calls per turn, of which the first is not counted; rounds that are not counted
-NAMES = {
-    "pointnet-vanilla": "PointNet vanilla",
-    "pointnet": "PointNet",
-    "pointnet2": "PointNet++",
-    "dgcnn": "DGCNN",
-    "pointcnn": "PointCNN",
-    "pointconv": "PointConv",
-    "local-tiny": "LocalNet tiny",
-    "local-small": "LocalNet small",
-    "local-base": "LocalNet base",
-}
 PEERS = ("torch", "onnxruntime")
 Call = Callable[[], object]
 
@@ -57,7 +47,11 @@ def one_bit_network(name: str, clouds: torch.Tensor) -> nn.Module:
     """A network with random weights whose scales and BatchNorm statistics come from clouds (B, N, 3)."""
     torch.manual_seed(0)
     pool = {} if name == "pointconv" else {"pool": "ema-avg" if name == "pointcnn" else "ema-max"}
-    network = MODELS[name](num_classes=CLASSES, linear="lsr", **pool)
+    return with_statistics(MODELS[name](num_classes=CLASSES, linear="lsr", **pool), clouds)
+
+
+def with_statistics(network: nn.Module, clouds: torch.Tensor) -> nn.Module:
+    """The network with scales and BatchNorm statistics of clouds (B, N, 3), in eval mode."""
     bipointnet.calibrate(network, clouds[:8])
     with torch.no_grad():
         for batch in clouds.split(8):
@@ -131,7 +125,7 @@ def markdown(facts: dict[str, Any]) -> str:
         peers = [f"{times[peer] / 1000:.1f}" if peer in times else "" for peer in PEERS]
         ratios = [times_as_text(times[peer] / times["ours"]) if peer in times else "" for peer in PEERS]
         medians = " and ".join(f"{row['median_times_faster'][peer]:.0f}" for peer in PEERS if peer in times)
-        lines.append(line(NAMES[row["model"]], *sizes, *peers, f"**{times['ours'] / 1000:.2f}**", *ratios, medians))
+        lines.append(line(BACKBONES[row["model"]], *sizes, *peers, f"**{times['ours'] / 1000:.2f}**", *ratios, medians))
     return "\n".join(lines)
 
 

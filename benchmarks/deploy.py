@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from backbones_latency import CLASSES, WARM_UP, Call, onnxruntime_call, packed, take_turns
+from backbones_latency import CLASSES, WARM_UP, Call, onnxruntime_call, packed, take_turns, with_statistics
 
-import bipointnet
 from bipointnet.config import from_mapping
 from bipointnet.data.normalize import normalize
 from bipointnet.data.shapes import shapes
@@ -32,12 +31,7 @@ POINTS, ROUNDS = 1024, 60
 def packed_variant(row: Row, clouds: torch.Tensor) -> Model:
     """A 1-bit variant with random weights whose scales and BatchNorm statistics come from clouds (B, N, 3)."""
     torch.manual_seed(0)
-    network = build(from_mapping(row.name, row.options), CLASSES, 3)
-    bipointnet.calibrate(network, clouds[:8])
-    with torch.no_grad():
-        for batch in clouds.split(8):
-            network.train()(batch)
-    return packed(network.eval())
+    return packed(with_statistics(build(from_mapping(row.name, row.options), CLASSES, 3), clouds))
 
 
 def main() -> None:

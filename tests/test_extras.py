@@ -58,3 +58,10 @@ except KeyboardInterrupt:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stderr == ""
     assert done.stdout.split("\n")[:2] == ["imported", "no interrupt" if ignored else "interrupt True"]
+
+
+def test_commands_that_need_no_core_run_without_it():
+    """As from a clone in which it is not built."""
+    program = "import sys; sys.modules['bipointnet._core'] = None; from bipointnet.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program, "models"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

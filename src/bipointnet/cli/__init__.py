@@ -32,7 +32,7 @@ from bipointnet.cli import (
 )
 from bipointnet.cli.common import complain, err
 from bipointnet.errors import UserError, describe_os_error
-from bipointnet.extras import import_whole
+from bipointnet.extras import import_whole, installed
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -61,7 +61,8 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
         try:
-            import_whole("bipointnet._core")
+            if installed("bipointnet._core"):  # training works from a clone in which the core is not built
+                import_whole("bipointnet._core")
             command(*arguments, **options)
         except (KeyboardInterrupt, BrokenPipeError) as error:
             raise _Ended from error

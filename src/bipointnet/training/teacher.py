@@ -6,7 +6,7 @@ L is the loss of the task, s and t are the logits of the run and of its teacher,
 and v `feature_weight`. The factor T^2 keeps the size of the gradient when T changes. (Hinton, Vinyals and Dean 2015,
 arXiv:1503.02531.) z are the global features after the last pool, standardized over the batch: those of a 1-bit network
 have another scale and mean than those of a float network, and only their order within the batch decides its bits. The
-teacher sees the same augmented clouds as the run.
+teacher sees the same augmented clouds as the run. On a GPU it computes in bfloat16.
 """
 
 from itertools import zip_longest
