@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.optim.swa_utils import update_bn
 
 from bipointnet.models import MODELS
 from bipointnet.nn import (
@@ -77,6 +78,16 @@ def test_a_frozen_norm_keeps_its_statistics(linear):
     before = {name: buffer.clone() for name, buffer in fused.named_buffers()}
     assert_same(fused(x), plain(x))
     assert all(torch.equal(buffer, before[name]) for name, buffer in fused.named_buffers())
+
+
+def test_statistics_can_be_measured_anew_over_all_batches():
+    """torch.optim.swa_utils.update_bn sets the momentum to None for that."""
+    fused, plain = twins(nn.Linear, MaxPool())
+    batches = [torch.randn(6, 9, 13, dtype=torch.float64) for _ in range(3)]
+    for layer in (fused, plain):
+        update_bn(batches, layer)
+    for (name, b), c in zip(fused.named_buffers(), plain.buffers(), strict=True):
+        assert_same(b, c, name)
 
 
 @pytest.mark.parametrize("pool", [MaxPool(), EntropyMax(), MeanPool()], ids=["max", "ema-max", "avg"])

@@ -166,7 +166,6 @@ UNUSUAL = {
     "four parts": lambda: NormalizedLayer(nn.Linear(4, 6), PointNorm(6), nn.ReLU(), nn.Linear(6, 2)),
     "no linear layer": lambda: NormalizedLayer(nn.Linear(4, 4), PointNorm(4), nn.ReLU())[1:],
     "no parameters": lambda: NormalizedLayer(nn.Linear(4, 6), nn.BatchNorm1d(6, affine=False), nn.ReLU()),
-    "no momentum": lambda: NormalizedLayer(nn.Linear(4, 6), nn.BatchNorm1d(6, momentum=None), nn.ReLU()),
     "no statistics": lambda: NormalizedLayer(nn.Linear(4, 6), nn.BatchNorm1d(6, track_running_stats=False), nn.ReLU()),
     "eval mode": lambda: NormalizedLayer(nn.Linear(4, 6), PointNorm(6), nn.ReLU()).eval(),
     "float64": lambda: NormalizedLayer(nn.Linear(4, 6), PointNorm(6), nn.ReLU()).double(),

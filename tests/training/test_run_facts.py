@@ -74,9 +74,9 @@ def test_a_packed_file_keeps_these_facts(folder_of_clouds, tmp_path):
     succeed("export", tmp_path / "run", "-o", tmp_path / "m.bpn")
     training = reference.read(tmp_path / "m.bpn").manifest["training"]
     known = checkpoint.load(tmp_path / "run" / "last.safetensors")[1]
-    names = ("data", "layout", "points", "epoch", "epochs", "extent", "cloud_points", "confidence", "num_classes")
+    names = ("layout", "points", "epoch", "epochs", "extent", "cloud_points", "confidence", "num_classes")
     assert {name: training[name] for name in names} == {name: known[name] for name in names}
-    assert training["data"] == str(folder_of_clouds)
+    assert (known["data"], training["data"]) == (str(folder_of_clouds), folder_of_clouds.name)
     assert training["layout"] == "train/CLASS/* with test/CLASS/*"
     assert (training["epoch"], training["epochs"], training["cloud_points"]) == (2, 2, [48, 48])
     assert 0 < training["confidence"] <= 1

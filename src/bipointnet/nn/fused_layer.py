@@ -63,7 +63,6 @@ def tracks_statistics(norm: nn.Module, x: Tensor) -> bool:
         and norm.training
         and norm.affine
         and norm.track_running_stats
-        and norm.momentum is not None
         and norm.weight.device == x.device
         and norm.weight.dtype == torch.float32
     )
@@ -79,9 +78,14 @@ def _activation(module: nn.Module) -> str | None:
 @torch.no_grad()
 def track(norm: nn.BatchNorm1d, mean: Tensor, variance: Tensor, rows: int) -> None:
     """Update the running statistics as nn.BatchNorm1d does; the variance is divided by `rows`."""
-    norm.running_mean.lerp_(mean, norm.momentum)  # pyright: ignore
-    norm.running_var.lerp_(variance * (rows / max(rows - 1, 1)), norm.momentum)  # pyright: ignore
-    norm.num_batches_tracked.add_(1)  # pyright: ignore
+    running: Any = norm.running_mean, norm.running_var
+    batches: Any = norm.num_batches_tracked
+    batches.add_(1)
+    share = norm.momentum
+    if share is None:  # the mean over all batches
+        share = batches.to(mean.dtype).reciprocal()
+    running[0].lerp_(mean, share)
+    running[1].lerp_(variance * (rows / max(rows - 1, 1)), share)
 
 
 class _Norm(NamedTuple):

@@ -132,6 +132,7 @@ def export_run(run: str | Path, path: str | Path, last: str = "f16", max_points:
     training = {
         **{name: getattr(config, name) for name in ("method", "gradient", "pool", "model", "points", "epochs", "seed")},
         **{name: facts[name] for name in EXPORTED_FACTS if name in facts},
+        "data": Path(facts["data"]).name,  # a packed file is for other machines, where the path says nothing
     }
     categories = facts.get("categories", ())
     if config.task != "classify":
