@@ -9,7 +9,8 @@ INPUTS := pyproject.toml constraints.txt $(CORE)
 # Bytecode is left to the first import (or to DEV_READY): compiling all of PyTorch takes longer than the rest.
 PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
 
-.PHONY: install demo test test-all lint core-test sanitize sanitize-all long learning instructions mutants aarch64 armhf fuzz clean
+.PHONY: install demo test test-all lint core-test sanitize sanitize-all no-threads long learning \
+  instructions mutants aarch64 armhf fuzz clean
 
 install: $(READY)
 
@@ -42,7 +43,7 @@ test: $(DEV_READY)
 	$(PYTEST) -m 'not learning and not long and not instructions'
 
 test-all: $(DEV_READY)
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf fuzz sanitize-all
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf no-threads fuzz sanitize-all
 	$(MAKE) --no-print-directory long learning instructions mutants
 
 # 10,000 damaged files per format of clouds; `make test` reads 300. About 5 minutes.
@@ -67,7 +68,7 @@ learning: $(DEV_READY)
 	ATEN_CPU_CAPABILITY=default $(PYTEST) -m learning -k 'not test_compile_checks_itself'
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m learning
 
-# The C++ tests: as they are, under sanitizers, and on ARM under qemu. A target without its tools prints SKIPPED.
+# The C++ tests: as they are, under sanitizers, without threads, and on ARM under qemu. A target without its tools prints SKIPPED.
 CMAKE = $(BIN)/cmake
 CTEST = $(BIN)/ctest --output-on-failure -j 2 --test-dir
 BUILD_TESTS = -DBIPOINTNET_TESTS=ON && $(CMAKE) --build
@@ -87,6 +88,12 @@ sanitize-all: $(DEV_READY)
 	$(CMAKE) -S . -B build/sanitize-all $(SANITIZE) -DBIPOINTNET_SANITIZE_KERNELS=ON \
 	  $(BUILD_TESTS) build/sanitize-all --target core_tests -j 2 > build/sanitize-all.log || (cat build/sanitize-all.log; exit 1)
 	BIPOINTNET_SLOW=1 $(CTEST) build/sanitize-all
+
+# The core as a microcontroller gets it: no <thread>, <mutex> or thread_local.
+no-threads: $(DEV_READY)
+	$(CMAKE) -S . -B build/no-threads -DBIPOINTNET_NO_THREADS=ON \
+	  $(BUILD_TESTS) build/no-threads -j 2 > build/no-threads.log || (cat build/no-threads.log; exit 1)
+	$(CTEST) build/no-threads
 
 # $(1): target, $(2): compiler prefix, $(3): names of the emulator
 define board

@@ -162,11 +162,11 @@ FILES = {
         "schedule.cpp",
         "state.h",
         "storage.h",
+        "threads.h",
         "together.cpp",
         "together.h",
         "vector_ops.cpp",
         "vector_ops.h",
-        "workers.h",
         "workspace.cpp",
         "workspace.h",
     },
@@ -247,7 +247,7 @@ def test_search_uses_only_the_tools_of_the_engine():
     assert {header for header in used if header.startswith("engine/")} <= {
         "engine/aligned.h",
         "engine/cloud.h",
-        "engine/workers.h",
+        "engine/threads.h",
     }
 
 
@@ -272,6 +272,18 @@ def test_only_the_binding_knows_nanobind():
         if any("nanobind" in h for h in includes(SOURCE / folder / name)[1])
     ]
     assert users == ["/python.cpp"]
+
+
+def test_one_header_uses_threads():
+    """With BIPOINTNET_NO_THREADS it has a version without them, so a microcontroller can run the rest."""
+    headers = {"thread", "mutex", "shared_mutex", "condition_variable", "future"}
+    users = [
+        f"{folder}/{name}"
+        for folder, name in all_files()
+        if headers & set(includes(SOURCE / folder / name)[1])
+        or re.search(r"\bthread_local\b", (SOURCE / folder / name).read_text())
+    ]
+    assert users == ["engine/threads.h"]
 
 
 def test_the_tests_of_the_core_mirror_its_folders():

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/model.h"
+#include "engine/threads.h"
 #include "format/file.h"
 #include "kernels/dispatch.h"
 #include "scan/label.h"
@@ -19,7 +20,7 @@ struct bipointnet_model {
 
 namespace {
 
-thread_local std::string last_error;
+BIPOINTNET_THREAD_LOCAL std::string last_error;
 
 bipointnet_status fail(bipointnet_status status, const char* message) {
   try {

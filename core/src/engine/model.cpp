@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "engine/run.h"
+#include "engine/threads.h"
 #include "engine/together.h"
-#include "engine/workers.h"
 #include "format/bits.h"
 
 namespace bipointnet {

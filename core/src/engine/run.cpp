@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "engine/delta.h"
-#include "engine/workers.h"
 #include "format/bits.h"
 
 namespace bipointnet {
@@ -234,7 +233,7 @@ void Run::run_blocks(const Pass& pass, std::size_t first, std::size_t last, std:
                               logits + start * size(classes), classes);
   }
   if (own == nullptr) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(mutex_);
   each_pool([&](std::size_t index) { state_->rows[index].merge((*own)[index]); });
 }
 
@@ -273,7 +272,7 @@ void Run::encode(const Pass& pass, CodeSet& codes, std::vector<std::uint32_t>* c
       own.insert_lanes(runner.bits(pass.code), width_, 0, valid, code_of);
     }
     if (workers > 1) {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const Lock lock(mutex_);
       codes.merge(own);
     }
     workspace_.release_buffers(std::move(buffers));

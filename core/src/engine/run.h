@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "engine/block.h"
@@ -13,6 +12,7 @@
 #include "engine/layout.h"
 #include "engine/plan.h"
 #include "engine/state.h"
+#include "engine/threads.h"
 #include "engine/workspace.h"
 #include "format/network.h"
 #include "kernels/kernels.h"
@@ -71,7 +71,7 @@ class Run {
   std::size_t lanes_, width_;
   search::Searches searches_;
   std::unique_ptr<State> state_;
-  std::mutex mutex_;  // guards sets of codes while threads merge theirs
+  Mutex mutex_;  // guards sets of codes while threads merge theirs
   CodeSet shared_codes_;
   std::vector<std::uint32_t> code_of_;  // of each point, an index into shared_codes_
 };

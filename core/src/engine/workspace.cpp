@@ -23,13 +23,13 @@ std::size_t bytes_of(const Storage& storage) {
 // The scans of a robot have a different size each time, so this must be cheap.
 std::shared_ptr<const Thresholds> Workspace::thresholds(std::size_t operation, std::size_t n) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const Lock lock(mutex_);
     for (const auto& known : known_[operation].thresholds) {
       if (known.first == n) return known.second;
     }
   }
   auto made = new_thresholds(operation, n);
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(mutex_);
   auto& known = known_[operation].thresholds;
   if (known.size() == kMaxKnownThresholds) known.erase(known.begin());
   known.emplace_back(n, made);
@@ -43,7 +43,7 @@ std::shared_ptr<const Thresholds> Workspace::new_thresholds(std::size_t operatio
 
 std::shared_ptr<const GroupThresholds> Workspace::group_thresholds(std::size_t operation, std::size_t most) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const Lock lock(mutex_);
     const auto& known = known_[operation].groups;
     if (known != nullptr && known->most >= most) return known;
   }
@@ -59,14 +59,14 @@ std::shared_ptr<const GroupThresholds> Workspace::group_thresholds(std::size_t o
     const std::vector<std::uint32_t> codes = threshold_codes(thresholds, pool.inputs, levels);
     std::copy(codes.begin(), codes.end(), made->codes.begin() + static_cast<std::ptrdiff_t>(n * codes.size()));
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(mutex_);
   known_[operation].groups = made;
   return made;
 }
 
 std::unique_ptr<BlockBuffers> Workspace::acquire_buffers() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const Lock lock(mutex_);
     if (!idle_.empty()) {
       std::unique_ptr<BlockBuffers> buffers = std::move(idle_.back());
       idle_.pop_back();
@@ -89,13 +89,13 @@ std::unique_ptr<BlockBuffers> Workspace::acquire_buffers() {
 }
 
 void Workspace::release_buffers(std::unique_ptr<BlockBuffers> buffers) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(mutex_);
   if (idle_.size() < kMaxIdleBuffers && buffers->codes.bytes() <= kMaxIdleCodes) idle_.push_back(std::move(buffers));
 }
 
 std::unique_ptr<State> Workspace::acquire_state() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const Lock lock(mutex_);
     if (!idle_states_.empty()) {
       std::unique_ptr<State> state = std::move(idle_states_.back());
       idle_states_.pop_back();
@@ -119,7 +119,7 @@ void Workspace::release_state(std::unique_ptr<State> state) noexcept {
   for (const Storage& storage : state->values) bytes += bytes_of(storage);
   for (const CodeSet& rows : state->rows) bytes += rows.bytes();
   bytes += state->codes.bytes();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Lock lock(mutex_);
   if (bytes <= kMaxIdleBytes && idle_states_.size() < idle_states_.capacity()) idle_states_.push_back(std::move(state));
 }
 

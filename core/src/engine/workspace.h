@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "engine/code_set.h"
 #include "engine/plan.h"
 #include "engine/state.h"
+#include "engine/threads.h"
 #include "format/network.h"
 #include "kernels/kernels.h"
 
@@ -66,7 +66,7 @@ class Workspace {
   const Network& network_;
   const Plan& plan_;
   const Kernels& kernels_;
-  std::mutex mutex_;  // guards all members below
+  Mutex mutex_;  // guards all members below
   std::vector<Known> known_;  // per operation
   std::vector<std::unique_ptr<BlockBuffers>> idle_;
   std::vector<std::unique_ptr<State>> idle_states_;

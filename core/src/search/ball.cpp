@@ -3,7 +3,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "engine/workers.h"
+#include "engine/threads.h"
 #include "search/candidates.h"
 #include "search/problem.h"
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "engine/aligned.h"
-#include "engine/workers.h"
+#include "engine/threads.h"
 #include "search/points.h"
 
 namespace bipointnet::search {

@@ -18,7 +18,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/workers.h"
+#include "engine/threads.h"
 #include "search/smallest.h"
 
 namespace bipointnet::search {

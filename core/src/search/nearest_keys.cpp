@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/workers.h"
+#include "engine/threads.h"
 #include "search/candidates.h"
 #include "search/features.h"
 #include "search/order.h"

@@ -17,7 +17,9 @@ constexpr std::size_t kRadix = 1 << kDigitBits;
 void sort_by_code(std::vector<std::uint64_t>& pairs) {
   std::vector<std::uint64_t> moved(pairs.size());
   std::vector<std::size_t> counts(kDigits * kRadix);
-  const auto digit = [](std::uint64_t pair, int d) { return pair >> (32 + d * kDigitBits) & (kRadix - 1); };
+  const auto digit = [](std::uint64_t pair, int d) {
+    return static_cast<std::size_t>(pair >> (32 + d * kDigitBits)) & (kRadix - 1);
+  };
   for (const std::uint64_t pair : pairs) {
     for (int d = 0; d < kDigits; ++d) ++counts[static_cast<std::size_t>(d) * kRadix + digit(pair, d)];
   }

@@ -1,8 +1,8 @@
 // Networks with logits of the cloud, compared with the interpreter of naive.h; and the errors of predict().
 #include <algorithm>
 #include <string>
-#include <thread>
 
+#include "at_once.h"
 #include "engine_checks.h"
 #include "random_builder.h"
 
@@ -242,19 +242,15 @@ void check_many_threads() {
     expected.emplace_back(7);
     model.predict(clouds.back().data(), 1, clouds.back().size() / 3, true, 1, -1, expected.back().data());
   }
-  std::vector<std::thread> threads;
   std::vector<int> wrong(8);
-  for (std::size_t t = 0; t < 8; ++t) {
-    threads.emplace_back([&, t] {
-      for (std::size_t i = 0; i < 80; ++i) {
-        const std::size_t c = (t + i) % 8;
-        std::vector<float> logits(7);
-        model.predict(clouds[c].data(), 1, clouds[c].size() / 3, true, 1 + i % 2, -1, logits.data());
-        wrong[t] += logits != expected[c];
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  at_once(wrong.size(), [&](std::size_t t) {
+    for (std::size_t i = 0; i < 80; ++i) {
+      const std::size_t c = (t + i) % 8;
+      std::vector<float> logits(7);
+      model.predict(clouds[c].data(), 1, clouds[c].size() / 3, true, 1 + i % 2, -1, logits.data());
+      wrong[t] += logits != expected[c];
+    }
+  });
   for (const int w : wrong) CHECK_EQUAL(w, 0);
 }
 

@@ -1,8 +1,8 @@
 // Networks with logits per point: kept bits, categories, batches and large clouds.
 #include <algorithm>
 #include <string>
-#include <thread>
 
+#include "at_once.h"
 #include "engine_checks.h"
 #include "random_builder.h"
 
@@ -128,19 +128,15 @@ void check_many_clouds(Network network, std::size_t points) {
     model.predict(numbers.data(), clouds, points, true, threads, category, together.data());
     CHECK(together == one_by_one);
   }
-  std::vector<std::thread> threads;
   std::vector<int> wrong(4);
-  for (std::size_t t = 0; t < wrong.size(); ++t) {
-    threads.emplace_back([&, t] {
-      std::vector<float> logits(model.logits(1, points));
-      for (std::size_t i = 0; i < 3 * clouds; ++i) {
-        const std::size_t c = (t + i) % clouds;
-        model.predict(&numbers[3 * points * c], 1, points, true, 1 + i % 2, category, logits.data());
-        wrong[t] += !std::equal(logits.begin(), logits.end(), &one_by_one[c * logits.size()]);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  at_once(wrong.size(), [&](std::size_t t) {
+    std::vector<float> logits(model.logits(1, points));
+    for (std::size_t i = 0; i < 3 * clouds; ++i) {
+      const std::size_t c = (t + i) % clouds;
+      model.predict(&numbers[3 * points * c], 1, points, true, 1 + i % 2, category, logits.data());
+      wrong[t] += !std::equal(logits.begin(), logits.end(), &one_by_one[c * logits.size()]);
+    }
+  });
   for (const int w : wrong) CHECK_EQUAL(w, 0);
 }
 
