@@ -36,7 +36,7 @@ MODULES = {
     "lower methods neighbors pack program read_gather read_graphs read_layers read_math read_products read_views "
     "reading record runs searches sizes values",
     "reproduce": "__init__ jobs report tables",
-    "runtime": "__init__ bench float_twin header label model operations progress reference reference_ops "
+    "runtime": "__init__ bench c_array float_twin header label model operations progress reference reference_ops "
     "reference_search sweep timed_process verify",
     "shipped": "__init__",
     "training": "__init__ augment capture compile_check cross_validation devices facts interrupts loop partial "
@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "models": "config errors files nn",
     "convert": "errors nn",
     "shipped": "errors",
-    "runtime": "_core data delta errors evaluation extras shipped",
+    "runtime": "_core data delta errors evaluation extras files shipped",
     "evaluation": "config data errors extras models nn packing runtime shipped",
     "training": "config data errors evaluation extras files models nn",
     "analysis": "data delta errors evaluation files models nn runtime",

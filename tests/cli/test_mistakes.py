@@ -68,6 +68,25 @@ MISTAKES = {
     "export of a packed model": (["export", "hollow.bpn", "-o", "m.bpn"], ["hollow.bpn", "packed model already"]),
     "export into a folder": (["export", "nowhere", "-o", "empty"], ["empty", "a folder"]),
     "export with an unknown type": (["export", "nowhere", "-o", "m.bpn", "--last", "f8"], ["--last is 'f8'", "f16"]),
+    "a C array of a run": (
+        ["export", "pointnet2", "--c-array", "-o", "m.h"],
+        ["pointnet2: a run", "bipointnet export"],
+    ),
+    "a C array of nothing": (["export", "nowhere", "--c-array", "-o", "m.h"], ["nowhere", "does not exist"]),
+    "a C array of an unknown model": (
+        ["export", "pointnet-vanila-shapes", "--c-array", "-o", "m.h"],
+        ["pointnet-vanila-shapes", "did you mean 'pointnet-vanilla-shapes'"],
+    ),
+    "a C array of a damaged model": (["export", "hollow.bpn", "--c-array", "-o", "m.h"], ["hollow.bpn", "damaged"]),
+    "a C array in a packed model": (
+        ["export", GOLDEN / "shapes.bpn", "--c-array", "-o", "m.bpn"],
+        ["m.bpn", "ends in .h", "m.h"],
+    ),
+    "a C array in a folder": (["export", GOLDEN / "shapes.bpn", "--c-array", "-o", "empty"], ["empty", "a folder"]),
+    "a C array with another type": (
+        ["export", GOLDEN / "shapes.bpn", "--c-array", "-o", "m.h", "--last", "f32"],
+        ["--last with --c-array", "leave it out"],
+    ),
     "inspect of a text": (["inspect", "typo.toml"], ["typo.toml", "neither a packed model nor a checkpoint"]),
     "verify of a text": (["verify", "typo.toml"], ["typo.toml", "neither a packed model nor a checkpoint"]),
     "verify of a run": (["verify", "pointnet2"], ["pointnet2: a run", "bipointnet export pointnet2 -o FILE"]),

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import typer
 
-from bipointnet.cli.common import AS_JSON, err, plain, print_json, print_line, warn
+from bipointnet import shipped
+from bipointnet.cli.common import AS_JSON, err, plain, print_json, print_line, require_packed, warn
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
 from bipointnet.extras import import_whole, require
@@ -13,9 +14,14 @@ LAST = ("f16", "f32")
 
 
 def export(
-    run: Path = typer.Argument(metavar="RUN", help="Run folder (its last epoch) or checkpoint."),
-    path: Path = typer.Option(..., "-o", "--out", help="Packed model to write, for example chairs.bpn."),
-    last: str = typer.Option("f16", "--last", help="Data type of a float last layer: f16 or f32."),
+    run: Path = typer.Argument(
+        metavar="RUN",
+        help="Run folder (its last epoch) or checkpoint; with --c-array, a packed model or the name of a shipped one.",
+    ),
+    path: Path = typer.Option(
+        ..., "-o", "--out", help="Packed model to write, for example chairs.bpn; with --c-array, a C header."
+    ),
+    last: str | None = typer.Option(None, "--last", help="Data type of a float last layer: f16 (default) or f32."),
     max_points: int | None = typer.Option(
         None,
         "--max-points",
@@ -24,19 +30,36 @@ def export(
         "training, up to 1024; at least as many as in training).",
         metavar="N",
     ),
+    c_array: bool = typer.Option(
+        False,
+        "--c-array",
+        metavar="",
+        help="Write a packed model as an array in a C header, for a program without files.",
+    ),
     as_json: bool = AS_JSON,
 ) -> None:
     """Pack a trained network into one small file that runs without PyTorch.
 
     Example: bipointnet export runs/chairs -o chairs.bpn
+
+    For a microcontroller: bipointnet export chairs.bpn --c-array -o chairs.h
     """
+    if path.is_dir():
+        raise UserError(f"{path}: a folder; expected the name of the file to write")
+    if c_array:
+        for name, value in (("--last", last), ("--max-points", max_points)):
+            if value is not None:
+                raise UserError(
+                    f"{name} with --c-array; expected it in the command that packs the run; leave it out here"
+                )
+        export_c_array(shipped.locate(run), path, as_json)
+        return
+    last = LAST[0] if last is None else last
     if last not in LAST:
         raise UserError(f"--last is {last!r}; expected one of {', '.join(LAST)}")
-    if path.is_dir():
-        raise UserError(f"{path}: a folder; expected the name of the packed model to write")
     source = identify(run)
     if source.packed:
-        raise UserError(f"{run}: a packed model already; expected a run folder or a checkpoint")
+        raise UserError(f"{run}: a packed model already; expected a run folder or a checkpoint, or --c-array")
     require("this command", "torch", "safetensors")
     epoch, epochs = source.facts.get("epoch"), source.facts["config"].get("epochs")
     unfinished = isinstance(epoch, int) and isinstance(epochs, int) and epoch < epochs
@@ -65,3 +88,16 @@ def export(
     )
     for line in str(exported).splitlines()[1:]:
         print_line(plain(line))
+
+
+def export_c_array(file: Path, path: Path, as_json: bool) -> None:
+    """Write a packed model as an array in a C header."""
+    require_packed(file)
+    from bipointnet.runtime.c_array import write_c_array
+    from bipointnet.runtime.model import load
+
+    name = write_c_array(load(file), file.read_bytes(), path)
+    if as_json:
+        print_json({"file": str(path), "array": name, "bytes": file.stat().st_size})
+    else:
+        print_line(f"{plain(path)}: {file.stat().st_size:,} bytes as the array {name}")
