@@ -10,7 +10,7 @@ INPUTS := pyproject.toml constraints.txt $(CORE)
 PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
 
 .PHONY: install demo test test-all lint core-test sanitize sanitize-all no-threads long learning \
-  instructions mutants aarch64 armhf fuzz clean
+  instructions mutants aarch64 armhf riscv64 fuzz clean
 
 install: $(READY)
 
@@ -43,7 +43,7 @@ test: $(DEV_READY)
 	$(PYTEST) -m 'not learning and not long and not instructions'
 
 test-all: $(DEV_READY)
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf no-threads fuzz sanitize-all
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf riscv64 no-threads fuzz sanitize-all
 	$(MAKE) --no-print-directory long learning instructions mutants
 
 # 10,000 damaged files per format of clouds; `make test` reads 300. About 5 minutes.
@@ -68,7 +68,8 @@ learning: $(DEV_READY)
 	ATEN_CPU_CAPABILITY=default $(PYTEST) -m learning -k 'not test_compile_checks_itself'
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m learning
 
-# The C++ tests: as they are, under sanitizers, without threads, and on ARM under qemu. A target without its tools prints SKIPPED.
+# The C++ tests: as they are, under sanitizers, without threads, and on ARM and RISC-V under qemu. A target without its tools
+# prints SKIPPED.
 CMAKE = $(BIN)/cmake
 CTEST = $(BIN)/ctest --output-on-failure -j 2 --test-dir
 BUILD_TESTS = -DBIPOINTNET_TESTS=ON && $(CMAKE) --build
@@ -108,6 +109,7 @@ endif
 endef
 $(eval $(call board,aarch64,aarch64-linux-gnu,qemu-aarch64-static qemu-aarch64))
 $(eval $(call board,armhf,arm-linux-gnueabihf,qemu-arm-static qemu-arm))
+$(eval $(call board,riscv64,riscv64-linux-gnu,qemu-riscv64-static qemu-riscv64))
 
 # Every core/fuzz/fuzz_NAME.cpp is a target; they share the seconds.
 FUZZ_SECONDS ?= 30
