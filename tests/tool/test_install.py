@@ -1,4 +1,4 @@
-"""The installed library: `find_package(bipointnet)` finds it, and C programs link the shared and the static one."""
+"""The installed library: CMake and pkg-config find it, and C programs link the shared and the static one."""
 
 import shutil
 import subprocess
@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "tests" / "golden" / "shapes.bpn"
+README = ROOT / "examples" / "c" / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,22 @@ def test_a_c_project_finds_the_package(prefix: Path, run_tool: Path, cmake: str,
     assert classified(tmp_path / "build" / "classify", tmp_path) == classified(run_tool.with_name("classify"), tmp_path)
 
 
+@pytest.mark.parametrize("line", [line for line in README.read_text().splitlines() if line.startswith("gcc ")])
+def test_a_c_program_is_built_as_the_readme_says(prefix: Path, run_tool: Path, tmp_path: Path, line: str):
+    if "pkg-config" in line and shutil.which("pkg-config") is None:
+        pytest.skip("pkg-config is not installed")
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "core").symlink_to(run_tool.parent)
+    for name in ("core", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    path = f"export PKG_CONFIG_PATH={prefix}/lib/pkgconfig"
+    call("sh", "-ec", f"cd {tmp_path}; {path}; {line.replace('PREFIX', str(prefix))}")
+    program = tmp_path / "classify"
+    assert classified(program, tmp_path) == classified(run_tool.with_name("classify"), tmp_path)
+    static = "-static" in line or ".a " in line
+    assert (b"libbipointnet.so" in program.read_bytes()) == (not static)
+
+
 def test_another_minor_version_is_refused(prefix: Path, cmake: str, tmp_path: Path):
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.20)\nproject(old LANGUAGES C)\nfind_package(bipointnet 0.0.9 REQUIRED)\n"
@@ -52,7 +69,7 @@ def test_another_minor_version_is_refused(prefix: Path, cmake: str, tmp_path: Pa
 
 def test_tool_libraries_and_header_are_installed(prefix: Path):
     installed = {path.name for path in prefix.rglob("*") if path.is_file()}
-    assert {"bipointnet-run", "libbipointnet.a", "bipointnet.h", "bipointnet-config.cmake"} <= installed
+    assert {"bipointnet-run", "libbipointnet.a", "bipointnet.h", "bipointnet-config.cmake", "bipointnet.pc"} <= installed
     assert call(prefix / "bin" / "bipointnet-run", "--version").startswith("bipointnet-run ")
 
 
