@@ -242,7 +242,8 @@ void gather_floats(const float* rows, int channels, const std::uint32_t* index, 
   }
   for (; c < channels; ++c) {
     for (int lane = 0; lane < kLanes; ++lane) {
-      out[static_cast<long>(c) * kLanes + lane] = rows[static_cast<std::size_t>(index[lane]) * static_cast<std::size_t>(channels) + static_cast<std::size_t>(c)];
+      const std::uint64_t row = std::uint64_t{index[lane]} * static_cast<std::uint64_t>(channels);
+      out[static_cast<long>(c) * kLanes + lane] = rows[row + static_cast<std::uint64_t>(c)];
     }
   }
 }
