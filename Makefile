@@ -10,7 +10,7 @@ INPUTS := pyproject.toml constraints.txt $(CORE)
 PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
 
 .PHONY: install demo test test-all lint core-test sanitize sanitize-all no-threads long learning \
-  instructions mutants aarch64 armhf riscv64 fuzz clean
+  instructions mutants aarch64 armhf riscv64 cortex-m7 fuzz clean
 
 install: $(READY)
 
@@ -40,11 +40,11 @@ PYTEST = $(BIN)/pytest -n 2 --dist worksteal
 # What every change must pass; test-all is what takes longer. `.ci/run` runs both.
 test: $(DEV_READY)
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint core-test
-	$(PYTEST) -m 'not learning and not long and not instructions'
+	$(PYTEST) -m 'not learning and not long and not instructions and not cortex_m7'
 
 test-all: $(DEV_READY)
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf riscv64 no-threads fuzz sanitize-all
-	$(MAKE) --no-print-directory long learning instructions mutants
+	$(MAKE) --no-print-directory long learning instructions cortex-m7 mutants
 
 # 10,000 damaged files per format of clouds; `make test` reads 300. About 5 minutes.
 mutants: $(DEV_READY)
@@ -110,6 +110,15 @@ endef
 $(eval $(call board,aarch64,aarch64-linux-gnu,qemu-aarch64-static qemu-aarch64))
 $(eval $(call board,armhf,arm-linux-gnueabihf,qemu-arm-static qemu-arm))
 $(eval $(call board,riscv64,riscv64-linux-gnu,qemu-riscv64-static qemu-riscv64))
+
+# A microcontroller without an operating system: the same bits as here, and the flash and RAM that it takes.
+cortex-m7: $(DEV_READY)
+ifeq ($(and $(shell command -v arm-none-eabi-g++),$(shell command -v qemu-system-arm)),)
+	@echo "cortex-m7: SKIPPED, gcc-arm-none-eabi and qemu-system-arm are not both installed"
+else
+	$(BIN)/pytest -m cortex_m7
+	$(BIN)/python benchmarks/cortex_m7.py
+endif
 
 # Every core/fuzz/fuzz_NAME.cpp is a target; they share the seconds.
 FUZZ_SECONDS ?= 30

@@ -65,6 +65,14 @@ def test_the_table_of_latencies_is_that_of_the_result():
     assert f"\n{table}\n" in (ROOT / "docs" / "backbones.md").read_text()
 
 
+def test_the_memory_of_a_microcontroller_is_that_of_the_result():
+    result = json.loads((ROOT / "benchmarks" / "results" / "cortex-m7.json").read_text())
+    page = (ROOT / "docs" / "boards.md").read_text()
+    assert f"| `{result['model']}`, 1024 points" in page
+    for number in (result["flash_bytes"], result["model_bytes"], result["ram_bytes"], *result["ram"].values()):
+        assert f" | {number:,} |\n" in page
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files(page):
     links = re.findall(r"\]\(([^)#\s]+)", page.read_text())

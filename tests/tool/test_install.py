@@ -69,7 +69,13 @@ def test_another_minor_version_is_refused(prefix: Path, cmake: str, tmp_path: Pa
 
 def test_tool_libraries_and_header_are_installed(prefix: Path):
     installed = {path.name for path in prefix.rglob("*") if path.is_file()}
-    assert {"bipointnet-run", "libbipointnet.a", "bipointnet.h", "bipointnet-config.cmake", "bipointnet.pc"} <= installed
+    assert {
+        "bipointnet-run",
+        "libbipointnet.a",
+        "bipointnet.h",
+        "bipointnet-config.cmake",
+        "bipointnet.pc",
+    } <= installed
     assert call(prefix / "bin" / "bipointnet-run", "--version").startswith("bipointnet-run ")
 
 
