@@ -40,10 +40,10 @@ PYTEST = $(BIN)/pytest -n 2 --dist worksteal
 # What every change must pass; test-all is what takes longer. `.ci/run` runs both.
 test: $(DEV_READY)
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint core-test
-	$(PYTEST) -m 'not learning and not long and not instructions and not cortex_m7'
+	$(PYTEST) -m 'not learning and not long and not instructions and not cortex_m7 and not wasm'
 
 test-all: $(DEV_READY)
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf riscv64 no-threads fuzz sanitize-all
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf riscv64 no-threads fuzz sanitize-all wasm
 	$(MAKE) --no-print-directory long learning instructions cortex-m7 mutants
 
 # 10,000 damaged files per format of clouds; `make test` reads 300. About 5 minutes.
@@ -68,8 +68,8 @@ learning: $(DEV_READY)
 	ATEN_CPU_CAPABILITY=default $(PYTEST) -m learning -k 'not test_compile_checks_itself'
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m learning
 
-# The C++ tests: as they are, under sanitizers, without threads, and on ARM and RISC-V under qemu. A target without its tools
-# prints SKIPPED.
+# The C++ tests: as they are, under sanitizers, without threads, on ARM and RISC-V under qemu, and as WebAssembly. A target
+# without its tools prints SKIPPED.
 CMAKE = $(BIN)/cmake
 CTEST = $(BIN)/ctest --output-on-failure -j 2 --test-dir
 BUILD_TESTS = -DBIPOINTNET_TESTS=ON && $(CMAKE) --build
@@ -110,6 +110,18 @@ endef
 $(eval $(call board,aarch64,aarch64-linux-gnu,qemu-aarch64-static qemu-aarch64))
 $(eval $(call board,armhf,arm-linux-gnueabihf,qemu-arm-static qemu-arm))
 $(eval $(call board,riscv64,riscv64-linux-gnu,qemu-riscv64-static qemu-riscv64))
+
+# The module of the JavaScript package, then the C++ tests and the tests of the package under Node.js.
+wasm: $(DEV_READY)
+ifeq ($(and $(shell command -v em++),$(shell command -v node)),)
+	@echo "wasm: SKIPPED, emscripten and Node.js are not both installed"
+else
+	(emcmake $(CMAKE) -S . -B build/wasm -DBIPOINTNET_NO_THREADS=ON -DBIPOINTNET_TESTS=ON && \
+	  $(CMAKE) --build build/wasm -j 2 --target bipointnet-wasm core_tests) > build/wasm.log 2>&1 || (cat build/wasm.log; exit 1)
+	cp build/wasm/bipointnet.wasm web/package/
+	$(CTEST) build/wasm
+	$(PYTEST) -m wasm
+endif
 
 # A microcontroller without an operating system: the same bits as here, and the flash and RAM that it takes.
 cortex-m7: $(DEV_READY)

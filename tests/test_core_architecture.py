@@ -99,6 +99,7 @@ FILES = {
         "search_kernels.h",
         "squares_portable.h",
         "squares_sse.h",
+        "wasm.cpp",
     },
     "search": {
         "ball.cpp",
@@ -211,8 +212,9 @@ PER_ISA = {
     "search_kernels.h",
     "squares_portable.h",
     "squares_sse.h",
+    "wasm.cpp",
 }
-PER_ISA_SYSTEM = {"cstdint", "immintrin.h", "arm_neon.h"}
+PER_ISA_SYSTEM = {"cstdint", "immintrin.h", "arm_neon.h", "emmintrin.h", "wasm_simd128.h"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 

@@ -87,7 +87,7 @@ bipointnet_status bipointnet_label(const bipointnet_model *model, const float *x
 /* One sentence about the last failure in this thread. */
 const char *bipointnet_error(void);
 
-/* The instruction set in use: "portable", "avx2", "avx512" or "neon"; NULL if BIPOINTNET_ISA is invalid. */
+/* The instruction set in use: "portable", "avx2", "avx512", "neon" or "wasm"; NULL if BIPOINTNET_ISA is invalid. */
 const char *bipointnet_isa(void);
 
 const char *bipointnet_version(void);

@@ -2,9 +2,17 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
-#include <locale>
-#include <sstream>
+#include <optional>
+#include <string>
+#ifndef __cpp_lib_to_chars
+#include <locale.h>
+#ifdef __APPLE__
+#include <xlocale.h>
+#endif
+#endif
 
 #include "format/network.h"
 #include "format/text.h"
@@ -240,6 +248,8 @@ class Builder {
   std::vector<JsonNode>& nodes_;
 };
 
+#ifdef __cpp_lib_to_chars
+
 // Whether a JSON number other than 0 is at least 1 in size: whether its first digit other than 0, times the power of
 // ten of its exponent, is.
 bool is_large(std::string_view text) {
@@ -256,21 +266,24 @@ bool is_large(std::string_view text) {
   return point - first + (negative ? -exponent : exponent) > 0;
 }
 
-// The double nearest to a JSON number: 0 for one that is too small, none for one that is too large. Some standard
-// libraries lack from_chars for doubles.
+// The double nearest to a JSON number: 0 for one that is too small, none for one that is too large.
 std::optional<double> to_double(std::string_view text) {
   double value = 0;
-#ifdef __cpp_lib_to_chars
-  const bool read = std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc();
-#else
-  std::istringstream stream{std::string(text)};
-  stream.imbue(std::locale::classic());
-  const bool read = static_cast<bool>(stream >> value);
-#endif
-  if (read) return value;
+  if (std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc()) return value;
   if (is_large(text)) return std::nullopt;
   return text[0] == '-' ? -0.0 : 0.0;
 }
+
+#else
+
+// The same for standard libraries without from_chars for doubles.
+std::optional<double> to_double(std::string_view text) {
+  static const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
+  const double value = strtod_l(std::string(text).c_str(), nullptr, plain);
+  return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
+}
+
+#endif
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 namespace bipointnet {
 namespace {
 
-constexpr const char* kKnown[] = {"portable", "avx2", "avx512", "neon"};
+constexpr const char* kKnown[] = {"portable", "avx2", "avx512", "neon", "wasm"};
 
 std::string names_of(const std::vector<const Kernels*>& all) {
   std::string names;
@@ -29,6 +29,9 @@ std::vector<const Kernels*> available_kernels() {
 #endif
 #if defined(BIPOINTNET_NEON)
   found.push_back(&kNeon);
+#endif
+#if defined(BIPOINTNET_WASM)
+  found.push_back(&kWasm);
 #endif
   found.push_back(&kPortable);
   return found;

@@ -202,5 +202,8 @@ extern const Kernels kAvx512Popcount;  // kAvx512 with VPOPCNTDQ
 #if defined(BIPOINTNET_NEON)
 extern const Kernels kNeon;
 #endif
+#if defined(BIPOINTNET_WASM)
+extern const Kernels kWasm;
+#endif
 
 }  // namespace bipointnet

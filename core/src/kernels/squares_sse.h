@@ -1,4 +1,5 @@
-// Squares of 4 x 4 floats and of 8 x 8 bytes in registers of 128 bits. Included like body.h, before it, for AVX2 and AVX-512.
+// Squares of 4 x 4 floats and of 8 x 8 bytes in registers of 128 bits. Included like body.h, before it, for AVX2,
+// AVX-512 and WebAssembly.
 
 constexpr int kSquare = 4;
 

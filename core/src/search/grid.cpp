@@ -88,7 +88,8 @@ bool Grid::covers(Rows centers) const {
   for (std::size_t i = 0; i < centers.count; ++i) {
     const float* x = centers.numbers + i * centers.channels;
     for (std::size_t c = 0; c < centers.channels; ++c) {
-      outside |= !(double{x[c]} >= low_[c]) | !(double{x[c]} <= high_[c]);
+      outside += !(double{x[c]} >= low_[c]);
+      outside += !(double{x[c]} <= high_[c]);
     }
   }
   return outside == 0;

@@ -1,4 +1,6 @@
 // Files: the suffix chooses the format, and errors begin with the path.
+#include <chrono>
+
 #include "cloud_checks.h"
 
 using namespace bipointnet;
@@ -46,6 +48,22 @@ void large_files_come_back(const Folder& folder) {
   CHECK(read_cloud(folder.write("large.f32", float32_bytes(expected))).points == expected);
 }
 
+// Larger than a buffer, so that no part of a file is lost or read twice. The speed is printed, not checked.
+void large_text_comes_back(const Folder& folder) {
+  Floats expected;
+  std::string text;
+  for (int i = 0; i < 600000; ++i) {
+    expected.push_back(static_cast<float>(i) / 8);
+    text += std::to_string(i / 8) + "." + std::to_string(1000 + 125 * (i % 8)).substr(1) + (i % 3 == 2 ? "\n" : " ");
+  }
+  const std::string path = folder.write("large.xyz", text);
+  const auto start = std::chrono::steady_clock::now();
+  const Cloud cloud = read_cloud(path);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  CHECK(cloud.points == expected);
+  std::cerr << "text: " << static_cast<double>(text.size()) / seconds.count() / 1e6 << " MB/s\n";
+}
+
 }  // namespace
 
 int main() {
@@ -54,5 +72,6 @@ int main() {
   errors_begin_with_the_path(folder);
   columns_are_for_files_that_do_not_name_them();
   large_files_come_back(folder);
+  large_text_comes_back(folder);
   return check_report();
 }

@@ -1,5 +1,4 @@
 // Clouds in text files: every way in which programs write them gives the same points; what is ambiguous is refused.
-#include <chrono>
 #include <cstdio>
 
 #include "cloud_checks.h"
@@ -210,23 +209,6 @@ void damage_gives_a_cloud_or_a_sentence() {
   check_damage("\"X [m]\";Y [m];z\n1,5;2,5;3\n4;5;6\n", "a.csv", 4000);
 }
 
-// Larger than a buffer, so that no part of a file is lost or read twice. The speed is printed, not checked.
-void large_files_come_back() {
-  const Folder folder;
-  Floats expected;
-  std::string text;
-  for (int i = 0; i < 600000; ++i) {
-    expected.push_back(static_cast<float>(i) / 8);
-    text += std::to_string(i / 8) + "." + std::to_string(1000 + 125 * (i % 8)).substr(1) + (i % 3 == 2 ? "\n" : " ");
-  }
-  const std::string path = folder.write("large.xyz", text);
-  const auto start = std::chrono::steady_clock::now();
-  const Cloud cloud = read_cloud(path);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  CHECK(cloud.points == expected);
-  std::cerr << "text: " << static_cast<double>(text.size()) / seconds.count() / 1e6 << " MB/s\n";
-}
-
 }  // namespace
 
 int main() {
@@ -242,6 +224,5 @@ int main() {
   a_bad_line_is_named();
   other_encodings_and_formats_are_named();
   damage_gives_a_cloud_or_a_sentence();
-  large_files_come_back();
   return check_report();
 }
