@@ -20,7 +20,7 @@ from typing import Any
 from bipointnet.files import write_beside
 from bipointnet.runtime.c_array import write_c_array
 from bipointnet.runtime.model import load
-from bipointnet.shipped import DEFAULT_CLASSIFIER, locate
+from bipointnet.shipped import locate
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "cortex-m7"
@@ -75,7 +75,7 @@ def measure(name: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", default=DEFAULT_CLASSIFIER, help="name of a shipped model")
+    parser.add_argument("--model", default="local-tiny-modelnet40", help="name of a shipped model")
     parser.add_argument("-o", "--out", type=Path, help="write the result to this file too")
     options = parser.parse_args()
     text = json.dumps(measure(options.model), indent=2)
