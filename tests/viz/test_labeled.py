@@ -227,11 +227,12 @@ def test_the_axis_that_points_up_becomes_z(tmp_path: Path, up: str, axes: list[i
 def test_the_script_of_the_page_is_valid_javascript(tmp_path: Path) -> None:
     labeled.write_html(tmp_path / "a.html", *some_cloud(), NAMES, "a")
     scripts = re.findall(r"<script>(.*?)</script>", (tmp_path / "a.html").read_text(), re.DOTALL)
-    assert len(scripts) == 1
-    (tmp_path / "a.js").write_text(scripts[0])
-    assert node(["--check", str(tmp_path / "a.js")]) == 0
-    (tmp_path / "a.js").write_text(scripts[0] + "}")
-    assert node(["--check", str(tmp_path / "a.js")], stderr=subprocess.DEVNULL) != 0
+    assert len(scripts) == 2  # the viewer and the legend
+    for script in scripts:
+        (tmp_path / "a.js").write_text(script)
+        assert node(["--check", str(tmp_path / "a.js")]) == 0
+        (tmp_path / "a.js").write_text(script + "}")
+        assert node(["--check", str(tmp_path / "a.js")], stderr=subprocess.DEVNULL) != 0
 
 
 # The picture

@@ -29,6 +29,7 @@ _LISTED = 70  # at most as many classes in the legend of a picture
 _VIEWS = ((-60, 22), (120, 22))  # azimuth and elevation: an object from the front and from behind
 _ROOM_VIEWS = ((-60, 42), (-90, 90))  # a room from above at an angle, and as a floor plan
 _PAGE = Path(__file__).with_name("labeled.html")
+_VIEWER = Path(__file__).with_name("viewer.js")
 _STEPS = 65535  # the page stores coordinates as 0 to 65535, from one side of the cloud to the other
 
 
@@ -204,7 +205,8 @@ def html_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str], tit
     }
     # Without <, no text in the data can end the script or begin a comment in it.
     data = json.dumps(cloud).replace("<", "\\u003c")
-    return _PAGE.read_text(encoding="utf-8").replace("{{cloud}}", data).encode()
+    page = _PAGE.read_text(encoding="utf-8").replace("{{viewer}}", _VIEWER.read_text(encoding="utf-8"))
+    return page.replace("{{cloud}}", data).encode()
 
 
 def _checked(points: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
