@@ -10,7 +10,7 @@ INPUTS := pyproject.toml constraints.txt $(CORE)
 PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
 
 .PHONY: install demo test test-all lint core-test sanitize sanitize-all no-threads long learning \
-  instructions mutants aarch64 armhf riscv64 cortex-m7 fuzz clean
+  instructions mutants aarch64 armhf riscv64 cortex-m7 wasm browser fuzz clean
 
 install: $(READY)
 
@@ -40,11 +40,11 @@ PYTEST = $(BIN)/pytest -n 2 --dist worksteal
 # What every change must pass; test-all is what takes longer. `.ci/run` runs both.
 test: $(DEV_READY)
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint core-test
-	$(PYTEST) -m 'not learning and not long and not instructions and not cortex_m7 and not wasm'
+	$(PYTEST) -m 'not learning and not long and not instructions and not cortex_m7 and not wasm and not browser'
 
 test-all: $(DEV_READY)
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf riscv64 no-threads fuzz sanitize-all wasm
-	$(MAKE) --no-print-directory long learning instructions cortex-m7 mutants
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf riscv64 no-threads fuzz sanitize-all
+	$(MAKE) --no-print-directory wasm browser long learning instructions cortex-m7 mutants
 
 # 10,000 damaged files per format of clouds; `make test` reads 300. About 5 minutes.
 mutants: $(DEV_READY)
@@ -118,9 +118,18 @@ ifeq ($(and $(shell command -v em++),$(shell command -v node)),)
 else
 	(emcmake $(CMAKE) -S . -B build/wasm -DBIPOINTNET_NO_THREADS=ON -DBIPOINTNET_TESTS=ON && \
 	  $(CMAKE) --build build/wasm -j 2 --target bipointnet-wasm core_tests) > build/wasm.log 2>&1 || (cat build/wasm.log; exit 1)
-	cp build/wasm/bipointnet.wasm web/package/
+	cp build/wasm/bipointnet.wasm src/bipointnet/web/package/
 	$(CTEST) build/wasm
 	$(PYTEST) -m wasm
+endif
+
+# The page in a real browser, with the module that `make wasm` builds.
+CHROMIUM := $(shell command -v chromium || command -v google-chrome)
+browser: wasm
+ifeq ($(and $(CHROMIUM),$(wildcard src/bipointnet/web/package/bipointnet.wasm)$(shell command -v em++)),)
+	@echo "browser: SKIPPED, Chromium and emscripten are not both installed"
+else
+	CHROMIUM=$(CHROMIUM) $(BIN)/pytest -m browser
 endif
 
 # A microcontroller without an operating system: the same bits as here, and the flash and RAM that it takes.

@@ -21,7 +21,8 @@ ROOT = Path(bipointnet.__file__).parent
 MODULES = {
     "": "__init__ __main__ config delta demo errors extras files",
     "analysis": "__init__ doubling figures runs study theory",
-    "cli": "__init__ analyze bench common demo eval export inspect models predict reproduce segment sweep train verify",
+    "cli": "__init__ analyze bench common demo eval export inspect models predict reproduce segment sweep train verify "
+    "web",
     "convert": "__init__ binarize check decide graph layers methods pools rebuild record report sites substitute trace "
     "zero_one",
     "data": "__init__ blocks cache child_process cloud_facts clouds corruptions dataset folder furniture generated "
@@ -41,7 +42,8 @@ MODULES = {
     "shipped": "__init__",
     "training": "__init__ augment capture compile_check cross_validation devices facts interrupts loop partial "
     "progress provenance random_state recipes resume_options run_folder scales schedule tasks teacher",
-    "viz": "__init__ demo_figure labeled palette render sweep_files write",
+    "viz": "__init__ demo_figure labeled palette render sweep_files viewer write",
+    "web": "__init__ page",
 }
 # The subsystems that each subsystem may import besides itself.
 MAY_IMPORT = {
@@ -61,9 +63,10 @@ MAY_IMPORT = {
     "analysis": "data delta errors evaluation files models nn runtime",
     "packing": "_core config delta errors files models nn runtime",
     "viz": "data errors extras files",
+    "web": "data errors files shipped viz",
     "demo": "config data evaluation models nn packing runtime training viz",
     "reproduce": "config errors files training",
-    "cli": "analysis config data demo errors evaluation extras packing reproduce runtime shipped training viz",
+    "cli": "analysis config data demo errors evaluation extras packing reproduce runtime shipped training viz web",
     # For type checkers; at run time, names are imported on first use.
     "__init__": "analysis config convert data errors models nn packing runtime",
     "__main__": "cli",
@@ -81,6 +84,7 @@ NEVER_TORCH = {
     "shipped": MODULES["shipped"],
     "training": "__init__ facts interrupts recipes resume_options",
     "viz": MODULES["viz"],
+    "web": MODULES["web"],
 }
 
 

@@ -20,6 +20,8 @@ ORDER = [
     "models",
     "predict",
     "segment",
+    "view",
+    "web",
     "export",
     "inspect",
     "verify",

@@ -43,6 +43,12 @@ MISTAKES = {
         ["predict", "nan.xyz", "-m", "pointnet-vanila-shapes"],
         ["pointnet-vanila-shapes", "does not exist", "bipointnet models", "did you mean 'pointnet-vanilla-shapes'"],
     ),
+    "a file that is not there to view": (["view", "none.ply"], ["none.ply", "no such file"]),
+    "an unknown model for a page": (
+        ["web", "-o", "site", "--model", "local-tny-modelnet40"],
+        ["local-tiny-modelnet40"],
+    ),
+    "a page in a file": (["web", "-o", "typo.toml"], ["typo.toml", "a folder"]),
     "an unknown model to inspect": (["inspect", "pointnet-vanila-shapes"], ["did you mean 'pointnet-vanilla-shapes'"]),
     "the card of an unknown model": (
         ["models", "modelnet40"],

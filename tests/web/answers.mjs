@@ -1,7 +1,7 @@
 // Answers of the JavaScript package: node answers.mjs REQUESTS. REQUESTS is a JSON file with a list of requests; a JSON
 // list with one answer per request is printed. Floats and labels are printed in base64.
 import { readFileSync } from "node:fs";
-import { BiPointNetError, load, readCloud } from "../../web/package/index.js";
+import { BiPointNetError, load, readCloud } from "../../src/bipointnet/web/package/index.js";
 
 const bytesOf = (array) => Buffer.from(array.buffer, array.byteOffset, array.byteLength);
 const base64 = (array) => (array === null ? null : bytesOf(array).toString("base64"));

@@ -17,7 +17,7 @@ from bipointnet.data.shapes import held_out
 
 pytestmark = pytest.mark.wasm
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "web" / "package"
+PACKAGE = ROOT / "src" / "bipointnet" / "web" / "package"
 GOLDEN = ROOT / "tests" / "golden"
 ANSWERS = dict(np.load(GOLDEN / "answers.npz"))
 SHAPES = shipped.FOLDER / "pointnet-vanilla-shapes.bpn"

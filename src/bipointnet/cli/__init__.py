@@ -29,6 +29,7 @@ from bipointnet.cli import (
     segment,
     train,
     verify,
+    web,
 )
 from bipointnet.cli.common import complain, err
 from bipointnet.errors import UserError, describe_os_error
@@ -44,6 +45,8 @@ COMMANDS = {
     "models": models.models,
     "predict": predict.predict,
     "segment": segment.segment,
+    "view": web.view,
+    "web": web.web,
     "export": export.export,
     "inspect": inspect.inspect,
     "verify": verify.verify,

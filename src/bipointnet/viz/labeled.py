@@ -18,6 +18,7 @@ from bipointnet.extras import require
 from bipointnet.files import write_all
 from bipointnet.viz.palette import colors
 from bipointnet.viz.render import render
+from bipointnet.viz.viewer import viewer_script
 
 HIDDEN = ("ceiling",)  # seen from above, it hides the room
 HIDDEN_SHARE = 0.5  # of all points, at most; the ceiling of a room has about a fifth
@@ -29,7 +30,6 @@ _LISTED = 70  # at most as many classes in the legend of a picture
 _VIEWS = ((-60, 22), (120, 22))  # azimuth and elevation: an object from the front and from behind
 _ROOM_VIEWS = ((-60, 42), (-90, 90))  # a room from above at an angle, and as a floor plan
 _PAGE = Path(__file__).with_name("labeled.html")
-_VIEWER = Path(__file__).with_name("viewer.js")
 _STEPS = 65535  # the page stores coordinates as 0 to 65535, from one side of the cloud to the other
 
 
@@ -205,7 +205,7 @@ def html_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str], tit
     }
     # Without <, no text in the data can end the script or begin a comment in it.
     data = json.dumps(cloud).replace("<", "\\u003c")
-    page = _PAGE.read_text(encoding="utf-8").replace("{{viewer}}", _VIEWER.read_text(encoding="utf-8"))
+    page = _PAGE.read_text(encoding="utf-8").replace("{{viewer}}", viewer_script())
     return page.replace("{{cloud}}", data).encode()
 
 

@@ -6,8 +6,8 @@ export class BiPointNetError extends Error {
 
 let core; // a promise: the module is compiled once
 
-export function initialize(wasm = new URL("bipointnet.wasm", import.meta.url)) {
-  core ??= instantiate(wasm).catch((error) => {
+export function initialize(wasm) {
+  core ??= instantiate(wasm ?? new URL("bipointnet.wasm", import.meta.url)).catch((error) => {
     core = undefined; // so that a page can try again
     throw error;
   });

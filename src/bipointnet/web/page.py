@@ -1,0 +1,107 @@
+"""The page as one HTML file: the WebAssembly module, models and samples are inside, compressed."""
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bipointnet import shipped
+from bipointnet.data import library_files
+from bipointnet.data.clouds import read, sample
+from bipointnet.data.shapes import CLASSES, held_out
+from bipointnet.errors import UserError
+from bipointnet.files import write_beside
+from bipointnet.viz.palette import colors
+from bipointnet.viz.viewer import viewer_script
+
+_FOLDER = Path(__file__).parent
+_MODULE = _FOLDER / "package" / "bipointnet.wasm"
+_COLORS = 64  # more classes repeat them
+SAMPLE_POINTS = 2048
+SURFACE_POINTS = 20_000  # of a mesh, as in worker.js
+SAMPLES = (7, 11, 17, 21, 30, 13)  # built-in shapes that the models for ModelNet40 know; the page opens with the first
+
+
+def write_page(path: Path, models: Sequence[str | Path], samples: Sequence[Path] = ()) -> None:
+    """Write the page; the arguments are those of `page_bytes`."""
+    content = page_bytes(models, samples)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_beside(path, content)
+
+
+def page_bytes(models: Sequence[str | Path], samples: Sequence[Path] = ()) -> bytes:
+    """The page with packed models, the first of which is used at first.
+
+    Args:
+        models: packed models, or names of shipped ones.
+        samples: clouds to choose from; without any, built-in shapes.
+    """
+    found = [shipped.locate(Path(model)) for model in models]
+    data = {
+        "worker": _worker_script(),
+        "wasm": _packed(_module_bytes()),
+        "models": {
+            path.stem if path.parent == shipped.FOLDER else path.name: _packed(path.read_bytes()) for path in found
+        },
+        "samples": list(map(_file_sample, samples)) or list(map(_built_in_sample, SAMPLES)),
+        "colors": [f"#{bytes(color).hex()}" for color in colors(_COLORS)],
+    }
+    page = _read("page.html")
+    # The data comes last, so that no text in it is taken for a name in braces. Without <, none can end its script.
+    for name, content in (
+        ("style", _read("page.css")),
+        ("viewer", viewer_script()),
+        ("script", _read("page.js")),
+        ("data", json.dumps(data).replace("<", "\\u003c")),
+    ):
+        page = page.replace(f"{{{{{name}}}}}", content)
+    return page.encode()
+
+
+def _read(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def _worker_script() -> str:
+    """The package and worker.js as one plain script: a page from a file cannot start a worker with a module."""
+    package = re.sub(r"^export ", "", _read("package/index.js"), flags=re.MULTILINE).replace(
+        "import.meta.url", "location.href"
+    )
+    return package + _read("worker.js")
+
+
+def _module_bytes() -> bytes:
+    if not _MODULE.exists():
+        raise UserError(
+            f"{_MODULE}: the WebAssembly module is not there; expected the one of a wheel; in a clone, run `make wasm`"
+        )
+    return _MODULE.read_bytes()
+
+
+def _packed(content: bytes) -> str:
+    """Compressed, as text."""
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
+
+
+def _sample(name: str, content: bytes, up: str | None) -> dict[str, Any]:
+    return {"name": name, "up": up, "content": _packed(content)}
+
+
+def _file_sample(path: Path) -> dict[str, Any]:
+    """A file as it is, or its points, if the package cannot read it. UserError for a file that Python cannot read."""
+    cloud = read(path)
+    if path.suffix.lower() not in library_files.SUFFIXES:
+        return _sample(path.name, path.read_bytes(), None)
+    mesh = cloud.faces is not None
+    points = sample(cloud, SURFACE_POINTS, np.random.default_rng(0), path) if mesh else cloud.points
+    return _sample(f"{path.name}.f32", points.astype("<f4").tobytes(), None)
+
+
+def _built_in_sample(number: int) -> dict[str, Any]:
+    cloud, label = held_out(number, SAMPLE_POINTS)
+    return _sample(f"{CLASSES[label]}.f32", np.round(cloud, 3).astype("<f4").tobytes(), "z")

@@ -1,0 +1,101 @@
+// Runs in a worker, in one script with the JavaScript package: keeps a model and a cloud, and answers the page.
+const VIEW_POINTS = 400_000; // at most, in the view
+const TIMED_MS = 30; // how long predictions are repeated to measure their time
+
+let model;
+let file; // { bytes, name }
+let cloud;
+
+const answers = {
+  initialize: ({ wasm }) => initialize(wasm),
+
+  async model({ bytes }) {
+    const next = await load(bytes);
+    model?.free();
+    model = next;
+    const { task, classes, categories, channels, points, manifest } = model;
+    return { task, classes, categories, channels, points, bytes: model.bytes, up: manifest.training?.up ?? null };
+  },
+
+  async cloud(given) {
+    const next = await readCloud(given.bytes, given.name, { surfacePoints: 20_000 });
+    [file, cloud] = [given, next];
+    const { format, dropped, notes, surface, colors } = cloud;
+    return { count: cloud.points.length / 3, format, dropped, notes, mesh: surface !== null, colored: colors !== null };
+  },
+
+  // up: the axis that points up in the file
+  async predict({ up, category }) {
+    const wanted = model.maxPoints || model.points;
+    const read = cloud.surface && (await readCloud(file.bytes, file.name, { surfacePoints: wanted }));
+    const points = rotated(read?.surface ?? cloud.points, up, model.manifest.training?.up ?? up);
+    if (model.task === "classify") return { ...model.predict(points), milliseconds: median(() => model.logits(points)) };
+    const start = performance.now();
+    const labels = model.label(points, { colors: model.channels > 3 ? cloud.colors : null, category });
+    return { labels, milliseconds: performance.now() - start };
+  },
+
+  // What Viewer.show takes: three uint16 per point, z up, sorted by class if there are labels.
+  view({ up, labels = null, classes = 1 }) {
+    const points = rotated(cloud.surface ?? cloud.points, up, "z");
+    const order = chosen(points.length / 3, labels, classes);
+    const lower = [0, 1, 2].map((axis) => extreme(points, axis, Math.min));
+    const sides = lower.map((low, axis) => extreme(points, axis, Math.max) - low);
+    const steps = new Uint16Array(3 * order.length);
+    const counts = new Array(classes).fill(0);
+    order.forEach((point, place) => {
+      for (let axis = 0; axis < 3; axis++) {
+        steps[3 * place + axis] = (65535 * (points[3 * point + axis] - lower[axis])) / (sides[axis] || 1);
+      }
+      counts[labels ? labels[point] : 0]++;
+    });
+    return { steps, sides, counts };
+  },
+};
+
+onmessage = async ({ data: { id, kind, ...request } }) => {
+  try {
+    postMessage({ id, answer: await answers[kind](request) });
+  } catch (error) {
+    postMessage({ id, error: error.message });
+  }
+};
+
+// A quarter turn about the third axis, as in `bipointnet predict --up`.
+function rotated(points, up, to) {
+  if (up === to) return points;
+  const [before, after] = ["xyz".indexOf(up), "xyz".indexOf(to)];
+  const turned = points.slice();
+  for (let i = 0; i < points.length; i += 3) {
+    turned[i + after] = points[i + before];
+    turned[i + before] = -points[i + after];
+  }
+  return turned;
+}
+
+function extreme(points, axis, choose) {
+  let found = points[axis];
+  for (let i = axis; i < points.length; i += 3) found = choose(found, points[i]);
+  return found;
+}
+
+// The indices of at most VIEW_POINTS points, spread over the cloud, sorted by class.
+function chosen(count, labels, classes) {
+  const step = Math.max(1, count / VIEW_POINTS);
+  const order = Uint32Array.from({ length: Math.floor(count / step) }, (_, i) => Math.floor(i * step));
+  if (!labels) return order;
+  const groups = Array.from({ length: classes }, () => []);
+  for (const point of order) groups[labels[point]].push(point);
+  return Uint32Array.from(groups.flat());
+}
+
+function median(work) {
+  const times = [];
+  const end = performance.now() + TIMED_MS;
+  do {
+    const start = performance.now();
+    work();
+    times.push(performance.now() - start);
+  } while (performance.now() < end);
+  return times.sort((a, b) => a - b)[times.length >> 1];
+}
