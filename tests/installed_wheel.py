@@ -44,6 +44,7 @@ def main() -> None:
         label = command("predict", "chair.ply", "--up", "z", cwd=folder)
         assert label.startswith("chair.ply  "), label
         assert " chair " in command("predict", "chair.ply", "--model", SHAPES, cwd=folder)
+        command("web", "-o", "site", cwd=folder)
         for name in shipped.names():
             command("verify", name, cwd=folder)
     assert bipointnet.load(SHAPES).predict(held_out(7, 512)[0]).names == "chair"

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ NAME = "sensor_msgs/msg/PointCloud2"
 TYPES = {"f4": 7, "f8": 8, "i2": 3, "i4": 5}
 
 
-def message(points: np.ndarray, height: int = 1, kind: str = "f4", big: bool = False, before: int = 0, pad: int = 0):
+def message(points: np.ndarray, height=1, kind="f4", big=False, before=0, pad=0) -> Any:
     """A message after it was written and read again; `before` bytes precede x, and `pad` bytes end each row."""
     order = ">" if big else "<"
     step = before + 3 * np.dtype(kind).itemsize + 4

@@ -16,6 +16,19 @@ struct ReadCloud {
 
 std::string last_error;
 
+// What work() returns; NULL if it fails, and then `last_error` says why.
+template <class Work>
+auto guarded(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const bipointnet::clouds::CloudError& error) {
+    last_error = error.what();
+  } catch (const std::exception&) {
+    last_error = "not enough memory for this file, expected a smaller one";
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 extern "C" {
@@ -23,12 +36,9 @@ extern "C" {
 // Reads the bytes of a file; the suffix of `name` determines the format. NULL if it fails; then cloud_error() returns
 // one sentence about it.
 ReadCloud* cloud_read(const char* bytes, std::size_t size, const char* name) {
-  try {
+  return guarded([&] {
     return new ReadCloud{bipointnet::clouds::read_cloud_bytes(std::string_view(bytes, size), name), {}};
-  } catch (const std::exception& error) {
-    last_error = error.what();
-    return nullptr;
-  }
+  });
 }
 
 void cloud_free(ReadCloud* read) { delete read; }
@@ -59,12 +69,9 @@ const char* cloud_note(const ReadCloud* read, std::size_t index) {
 // `wanted` points of the surface of a mesh, uniform by area: `wanted` x 3 floats that live as long as the cloud. NULL if
 // it fails.
 const float* cloud_surface(ReadCloud* read, std::size_t wanted) {
-  try {
+  return guarded([&]() -> const float* {
     read->surface = bipointnet::scan::sample_surface(read->cloud.points.data(), read->cloud.faces, wanted);
     return read->surface.data();
-  } catch (const std::exception& error) {
-    last_error = error.what();
-    return nullptr;
-  }
+  });
 }
 }

@@ -48,6 +48,10 @@ MISTAKES = {
         ["web", "-o", "site", "--model", "local-tny-modelnet40"],
         ["local-tiny-modelnet40"],
     ),
+    "two models of one name for a page": (
+        ["web", "-o", "site", "--model", GOLDEN / "shapes.bpn", "--model", GOLDEN / "shapes.bpn"],
+        ["shapes.bpn", "different names"],
+    ),
     "a page in a file": (["web", "-o", "typo.toml"], ["typo.toml", "a folder"]),
     "an unknown model to inspect": (["inspect", "pointnet-vanila-shapes"], ["did you mean 'pointnet-vanilla-shapes'"]),
     "the card of an unknown model": (

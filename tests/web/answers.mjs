@@ -36,6 +36,9 @@ const actions = {
     model.free();
     return base64(model.logits(floats(cloud)));
   },
+  async surface({ file, count }) {
+    return (await readCloud(readFileSync(file), "mesh.off", { surfacePoints: count })).surface.length;
+  },
   async list({ file, cloud }) {
     const numbers = Array.from(floats(cloud));
     const points = Array.from({ length: numbers.length / 3 }, (_, i) => numbers.slice(3 * i, 3 * i + 3));

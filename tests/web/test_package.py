@@ -158,6 +158,8 @@ def test_a_mistake_gets_one_sentence(ask, tmp_path):
         {"action": "logits", "file": PARTS, "cloud": cloud},
         {"action": "logits", "file": PARTS, "cloud": cloud, "category": "spoon"},
         {"action": "label", "file": SHAPES, "cloud": cloud},
+        {"action": "predict", "file": PARTS, "cloud": cloud},
+        *({"action": "surface", "file": tmp_path / "broken.ply", "count": count} for count in (0, -1, 1.5, 1431655766)),
     )
     for answer in answers:
         assert "expected" in answer["error"], answer

@@ -168,6 +168,40 @@ def test_parts_and_rooms_are_labeled(page, tmp_path):
     assert sum(shares) == pytest.approx(100, abs=1)
 
 
+def test_a_mesh_is_labeled_by_its_points(page, tmp_path):
+    (tmp_path / "parts.bpn").write_bytes((GOLDEN / "shapes-parts.bpn").read_bytes())
+    (tmp_path / "mesh.off").write_text(FILES["a.off"])
+    drop(page, tmp_path / "parts.bpn")
+    drop(page, tmp_path / "mesh.off")
+    assert page.is_hidden("#error"), page.inner_text("#error")
+    entry = page.locator("button.bar").first
+    assert entry.get_attribute("aria-pressed") == "true"
+    entry.click()
+    assert entry.get_attribute("aria-pressed") == "false"
+
+
+def test_no_answer_of_another_model_stands_beside_an_error(page, tmp_path):
+    (tmp_path / "rooms.BPN").write_bytes((GOLDEN / "rooms-semantic.bpn").read_bytes())
+    drop(page, tmp_path / "rooms.BPN")  # it reads colors, which the chair does not have
+    assert "no colors" in page.inner_text("#error")
+    assert page.inner_text("#answer").strip() == ""
+
+
+def test_files_can_be_dropped_while_another_one_is_read(page, tmp_path):
+    (tmp_path / "a.xyz").write_text(TEXT)
+    script = """text => {
+      for (const name of ["first.xyz", "second.xyz"]) {
+        const dataTransfer = new DataTransfer();
+        dataTransfer.items.add(new File([text], name));
+        document.dispatchEvent(new DragEvent("drop", { dataTransfer, cancelable: true }));
+      }
+    }"""
+    page.evaluate(script, TEXT)
+    wait(page)
+    assert answer(page) == "chair"
+    assert page.inner_text("#facts").startswith("second.xyz: 1,024 points")
+
+
 def test_a_million_points_do_not_freeze_the_page(page, tmp_path):
     cloud = np.tile(CHAIR, (977, 1)) + np.random.default_rng(0).normal(0, 1e-3, (977 * 1024, 3))
     (tmp_path / "large.f32").write_bytes(cloud.astype("<f4").tobytes())

@@ -135,9 +135,9 @@ class Viewer {
     };
     canvas.onkeydown = event => {
       const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
-      if (!this.cloud) return;
+      if (!this.cloud || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.key in moves) this.rotate(...moves[event.key].map(step => 0.1 * step));
-      else if (event.key === "+" || event.key === "-") this.zoom(event.key === "+" ? 0.9 : 1 / 0.9);
+      else if ("+=-".includes(event.key)) this.zoom(event.key === "-" ? 1 / 0.9 : 0.9);
       else return;
       event.preventDefault();
     };

@@ -4,7 +4,7 @@ const data = JSON.parse(part("data").textContent); // { worker, wasm, models, sa
 const viewer = new Viewer(part("view"));
 const models = new Map(); // name -> bytes
 let facts; // of the model
-let shown = null; // the cloud: { name, count, ... }
+let shown = null; // the cloud: { name, count, format, dropped, notes }
 
 // Bytes that the page holds, compressed.
 async function unpacked(text) {
@@ -32,21 +32,25 @@ function ask(kind, request) {
   return new Promise((resolve, reject) => waiting.set(id, { resolve, reject }));
 }
 
-// One task after another; a failed one shows its error, and the page stays as it was.
+// One task after another; a failed one shows its error. Tasks must not read controls, which may have changed meanwhile.
 let last = Promise.resolve();
 function run(task) {
   last = last.then(async () => {
     document.body.ariaBusy = "true";
     try {
-      part("error").hidden = true;
+      showError("");
       await task();
     } catch (error) {
-      part("error").textContent = error.message;
-      part("error").hidden = false;
+      showError(error.message);
     }
     document.body.ariaBusy = "false";
   });
   return last;
+}
+
+function showError(text) {
+  part("error").textContent = text;
+  part("error").hidden = text === "";
 }
 
 async function useModel(name, bytes = models.get(name)) {
@@ -58,70 +62,82 @@ async function useModel(name, bytes = models.get(name)) {
   part("category-row").hidden = facts.categories.length === 0;
 }
 
-async function useCloud(name, bytes, up) {
+async function useCloud(name, bytes, up = null) {
   const found = await ask("cloud", { name, bytes });
   shown = { name, ...found };
   part("up").value = up ?? facts.up ?? "z";
 }
 
-async function predict() {
+// If it fails, no answer stands there that belongs to another model or cloud.
+async function predict(up = part("up").value, category = part("category").value) {
   if (!shown) return;
-  const up = part("up").value;
-  const found = await ask("predict", { up, category: facts.categories.length ? part("category").value : null });
-  const points = `${shown.count.toLocaleString("en")} points, ${shown.format}`;
-  const left = shown.dropped ? `; ${shown.dropped.toLocaleString("en")} points without valid coordinates left out` : "";
-  const time = found.milliseconds < 10 ? found.milliseconds.toFixed(2) : Math.round(found.milliseconds).toLocaleString("en");
-  part("facts").textContent =
-    `${shown.name}: ${points}${left}. ${time} ms per prediction, ${Math.round(facts.bytes / 1000)} kB.`;
+  part("name").textContent = part("facts").textContent = "";
+  part("bars").replaceChildren();
+  const found = await ask("predict", { up, category: facts.categories.length ? category : null });
+  part("facts").textContent = sentence(found.milliseconds);
   if (facts.task === "classify") await showClasses(found, up);
   else await showLabels(found, up);
+}
+
+function sentence(milliseconds) {
+  const time = milliseconds < 10 ? milliseconds.toFixed(2) : Math.round(milliseconds).toLocaleString("en");
+  const notes = [...shown.notes];
+  if (shown.dropped) notes.push(`${shown.dropped.toLocaleString("en")} points without valid coordinates were left out`);
+  const cloud = [`${shown.name}: ${shown.count.toLocaleString("en")} points, ${shown.format}`, ...notes].join("; ");
+  return `${cloud}. ${time} ms per prediction, ${Math.round(facts.size / 1000)} kB.`;
 }
 
 async function showClasses({ name, probabilities }, up) {
   part("name").textContent = name;
   const order = Array.from(probabilities.keys()).sort((a, b) => probabilities[b] - probabilities[a]);
-  const best = order.slice(0, 5).map(index => bar(facts.classes[index], probabilities[index]));
-  part("bars").replaceChildren(...best);
+  part("bars").replaceChildren(...order.slice(0, 5).map(index => bar("div", facts.classes[index], probabilities[index])));
   const { steps, sides, counts } = await ask("view", { up });
   viewer.show({ steps, sides, classes: [{ points: counts[0], rgb: rgbOf(data.colors[0]) }], elevation: 0.35 });
 }
 
 async function showLabels({ labels }, up) {
-  part("name").textContent = "";
   const { steps, sides, counts } = await ask("view", { up, labels, classes: facts.classes.length });
   const total = counts.reduce((sum, count) => sum + count);
-  const classes = facts.classes.map((name, index) => ({
-    name,
-    points: counts[index],
-    rgb: rgbOf(data.colors[index % data.colors.length]),
-    hidden: name === "ceiling" && counts[index] < total / 2,
-  }));
-  part("bars").replaceChildren(
-    ...classes.flatMap((kind, index) => (kind.points ? [bar(kind.name, kind.points / total, data.colors[index])] : [])),
-  );
+  const classes = facts.classes.map((name, index) => {
+    const color = data.colors[index % data.colors.length];
+    const hidden = name === "ceiling" && counts[index] < total / 2; // seen from above, it hides the room
+    return { name, color, rgb: rgbOf(color), points: counts[index], hidden };
+  });
+  part("bars").replaceChildren(...classes.filter(kind => kind.points).map(kind => legendEntry(kind, total)));
   viewer.show({ steps, sides, classes, elevation: classes.some(kind => kind.hidden) ? 0.95 : 0.35 });
 }
 
 const rgbOf = color => [1, 3, 5].map(at => parseInt(color.slice(at, at + 2), 16) / 255);
 
-function bar(name, share, color = null) {
-  const entry = Object.assign(document.createElement("div"), { className: "bar" });
-  const [fill, text, value] = ["i", "span", "small"].map(tag => document.createElement(tag));
+function bar(tag, name, share) {
+  const entry = Object.assign(document.createElement(tag), { className: "bar" });
+  const [fill, text, value] = ["i", "span", "small"].map(each => document.createElement(each));
   fill.style.width = `${100 * share}%`;
   text.textContent = name;
   value.textContent = `${(100 * share).toFixed(1)} %`;
-  if (color !== null) {
-    const mark = document.createElement("b");
-    mark.style.background = color;
-    entry.append(mark);
-  }
   entry.append(fill, text, value);
+  return entry;
+}
+
+// A class with its color; a click hides its points, or shows them again.
+function legendEntry(kind, total) {
+  const entry = bar("button", kind.name, kind.points / total);
+  const mark = document.createElement("b");
+  mark.style.background = kind.color;
+  entry.prepend(mark);
+  const hide = hidden => {
+    kind.hidden = hidden;
+    entry.setAttribute("aria-pressed", !hidden);
+    viewer.refresh();
+  };
+  entry.onclick = () => hide(!kind.hidden);
+  hide(kind.hidden);
   return entry;
 }
 
 async function openFile(file) {
   const bytes = new Uint8Array(await file.arrayBuffer());
-  if (file.name.endsWith(".bpn")) {
+  if (file.name.toLowerCase().endsWith(".bpn")) {
     await useModel(file.name, bytes);
   } else {
     await useCloud(file.name, bytes);
@@ -134,17 +150,6 @@ function press(button) {
   for (const each of part("samples").children) each.setAttribute("aria-pressed", each === button);
 }
 
-part("file").onchange = () => part("file").files.length && run(() => openFile(part("file").files[0]));
-part("model").onchange = () => run(async () => { await useModel(part("model").value); await predict(); });
-part("up").onchange = part("category").onchange = () => run(predict);
-document.ondragover = event => { event.preventDefault(); part("drop").classList.add("over"); };
-document.ondragleave = () => part("drop").classList.remove("over");
-document.ondrop = event => {
-  event.preventDefault();
-  part("drop").classList.remove("over");
-  if (event.dataTransfer.files.length) run(() => openFile(event.dataTransfer.files[0]));
-};
-
 function addSample({ name, up, content }) {
   const button = Object.assign(document.createElement("button"), { textContent: name.replace(/\.[^.]*$/, "") });
   button.onclick = () => run(async () => {
@@ -156,6 +161,35 @@ function addSample({ name, up, content }) {
   return button;
 }
 
+part("file").onchange = () => {
+  const [file] = part("file").files;
+  part("file").value = ""; // so that the same file can be chosen again
+  if (file) run(() => openFile(file));
+};
+part("model").onchange = () => {
+  const name = part("model").value;
+  run(async () => {
+    await useModel(name);
+    await predict();
+  });
+};
+part("up").onchange = part("category").onchange = () => {
+  const [up, category] = [part("up").value, part("category").value];
+  run(() => predict(up, category));
+};
+document.ondragover = event => {
+  event.preventDefault();
+  part("drop").classList.add("over");
+};
+document.ondragleave = () => part("drop").classList.remove("over");
+document.ondrop = event => {
+  event.preventDefault();
+  part("drop").classList.remove("over");
+  const [file] = event.dataTransfer.files;
+  if (file) run(() => openFile(file));
+};
+
+if (!viewer.gl) part("no-view").hidden = false;
 run(async () => {
   await ask("initialize", { wasm: await unpacked(data.wasm) });
   for (const [name, text] of Object.entries(data.models)) {
@@ -163,5 +197,8 @@ run(async () => {
     part("model").append(new Option(name));
   }
   await useModel(Object.keys(data.models)[0]);
+  const buttons = data.samples.map(addSample);
+  await useCloud(data.samples[0].name, await unpacked(data.samples[0].content), data.samples[0].up);
+  press(buttons[0]);
+  await predict();
 });
-data.samples.map(addSample)[0].click();

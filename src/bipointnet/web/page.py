@@ -12,7 +12,7 @@ import numpy as np
 
 from bipointnet import shipped
 from bipointnet.data import library_files
-from bipointnet.data.clouds import read, sample
+from bipointnet.data.clouds import Cloud, read, sample
 from bipointnet.data.shapes import CLASSES, held_out
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
@@ -20,7 +20,6 @@ from bipointnet.viz.palette import colors
 from bipointnet.viz.viewer import viewer_script
 
 _FOLDER = Path(__file__).parent
-_MODULE = _FOLDER / "package" / "bipointnet.wasm"
 _COLORS = 64  # more classes repeat them
 SAMPLE_POINTS = 2048
 SURFACE_POINTS = 20_000  # of a mesh, as in worker.js
@@ -41,13 +40,10 @@ def page_bytes(models: Sequence[str | Path], samples: Sequence[Path] = ()) -> by
         models: packed models, or names of shipped ones.
         samples: clouds to choose from; without any, built-in shapes.
     """
-    found = [shipped.locate(Path(model)) for model in models]
     data = {
         "worker": _worker_script(),
-        "wasm": _packed(_module_bytes()),
-        "models": {
-            path.stem if path.parent == shipped.FOLDER else path.name: _packed(path.read_bytes()) for path in found
-        },
+        "wasm": _packed((_FOLDER / "package" / "bipointnet.wasm").read_bytes()),
+        "models": _models([shipped.locate(Path(model)) for model in models]),
         "samples": list(map(_file_sample, samples)) or list(map(_built_in_sample, SAMPLES)),
         "colors": [f"#{bytes(color).hex()}" for color in colors(_COLORS)],
     }
@@ -75,12 +71,17 @@ def _worker_script() -> str:
     return package + _read("worker.js")
 
 
-def _module_bytes() -> bytes:
-    if not _MODULE.exists():
-        raise UserError(
-            f"{_MODULE}: the WebAssembly module is not there; expected the one of a wheel; in a clone, run `make wasm`"
-        )
-    return _MODULE.read_bytes()
+def _models(paths: list[Path]) -> dict[str, str]:
+    """The content of packed models by the name that the page shows."""
+    found: dict[str, str] = {}
+    for path in paths:
+        name = path.stem if path.parent == shipped.FOLDER else path.name
+        if name in found:
+            raise UserError(
+                f"{path}: a second model with the name {name}; expected different names; rename one of them"
+            )
+        found[name] = _packed(path.read_bytes())
+    return found
 
 
 def _packed(content: bytes) -> str:
@@ -97,9 +98,18 @@ def _file_sample(path: Path) -> dict[str, Any]:
     cloud = read(path)
     if path.suffix.lower() not in library_files.SUFFIXES:
         return _sample(path.name, path.read_bytes(), None)
-    mesh = cloud.faces is not None
-    points = sample(cloud, SURFACE_POINTS, np.random.default_rng(0), path) if mesh else cloud.points
-    return _sample(f"{path.name}.f32", points.astype("<f4").tobytes(), None)
+    if cloud.faces is not None:
+        cloud = Cloud(sample(cloud, SURFACE_POINTS, np.random.default_rng(0), path))
+    return _sample(f"{path.name}.ply", _ply(cloud), None)
+
+
+def _ply(cloud: Cloud) -> bytes:
+    """A binary PLY with the points and colors of a cloud."""
+    names = [*"xyz", *(("red", "green", "blue") if cloud.colors is not None else ())]
+    numbers = cloud.points if cloud.colors is None else np.hstack([cloud.points, cloud.colors])
+    header = ["ply", "format binary_little_endian 1.0", f"element vertex {len(numbers)}"]
+    header += [*(f"property float {name}" for name in names), "end_header\n"]
+    return "\n".join(header).encode() + numbers.astype("<f4").tobytes()
 
 
 def _built_in_sample(number: int) -> dict[str, Any]:

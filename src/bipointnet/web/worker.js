@@ -13,31 +13,29 @@ const answers = {
     const next = await load(bytes);
     model?.free();
     model = next;
-    const { task, classes, categories, channels, points, manifest } = model;
-    return { task, classes, categories, channels, points, bytes: model.bytes, up: manifest.training?.up ?? null };
+    const { task, classes, categories, bytes: size } = model;
+    return { task, classes, categories, size, up: modelUp() };
   },
 
   async cloud(given) {
     const next = await readCloud(given.bytes, given.name, { surfacePoints: 20_000 });
     [file, cloud] = [given, next];
-    const { format, dropped, notes, surface, colors } = cloud;
-    return { count: cloud.points.length / 3, format, dropped, notes, mesh: surface !== null, colored: colors !== null };
+    const { format, dropped, notes } = cloud;
+    return { count: cloud.points.length / 3, format, dropped, notes };
   },
 
   // up: the axis that points up in the file
   async predict({ up, category }) {
-    const wanted = model.maxPoints || model.points;
-    const read = cloud.surface && (await readCloud(file.bytes, file.name, { surfacePoints: wanted }));
-    const points = rotated(read?.surface ?? cloud.points, up, model.manifest.training?.up ?? up);
-    if (model.task === "classify") return { ...model.predict(points), milliseconds: timed(() => model.logits(points)) };
+    if (model.task === "classify") return classify(up);
     const start = performance.now();
+    const points = rotated(cloud.points, up, modelUp() ?? up);
     const labels = model.label(points, { colors: model.channels > 3 ? cloud.colors : null, category });
     return { labels, milliseconds: performance.now() - start };
   },
 
   // What Viewer.show takes: three uint16 per point, z up, sorted by class if there are labels.
   view({ up, labels = null, classes = 1 }) {
-    const points = rotated(cloud.surface ?? cloud.points, up, "z");
+    const points = rotated(labels ? cloud.points : (cloud.surface ?? cloud.points), up, "z");
     const order = chosen(points.length / 3, labels, classes);
     const lower = [0, 1, 2].map((axis) => extreme(points, axis, Math.min));
     const sides = lower.map((low, axis) => extreme(points, axis, Math.max) - low);
@@ -57,9 +55,26 @@ onmessage = async ({ data: { id, kind, ...request } }) => {
   try {
     postMessage({ id, answer: await answers[kind](request) });
   } catch (error) {
-    postMessage({ id, error: error.message });
+    postMessage({ id, error: error?.message ?? String(error) });
   }
 };
+
+// Of a mesh, as many points of the surface as the model reads, like `bipointnet-run`.
+async function classify(up) {
+  if (model.channels !== 3) {
+    throw new BiPointNetError(`a model that reads ${model.channels} numbers per point; expected 3, the coordinates`);
+  }
+  const surfacePoints = model.maxPoints || model.points;
+  const mesh = cloud.surface && (await readCloud(file.bytes, file.name, { surfacePoints }));
+  const points = rotated(mesh?.surface ?? cloud.points, up, modelUp() ?? up);
+  return { ...model.predict(points), milliseconds: timed(() => model.logits(points)) };
+}
+
+// The axis that pointed up in training; null if the file does not say.
+function modelUp() {
+  const up = model.manifest.training?.up;
+  return ["x", "y", "z"].includes(up) ? up : null;
+}
 
 // A quarter turn about the third axis, as in `bipointnet predict --up`.
 function rotated(points, up, to) {

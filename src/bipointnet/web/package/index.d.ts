@@ -1,4 +1,4 @@
-/** What a user can mend: one sentence with what was found and what was expected. */
+/** A mistake that a user can fix: one sentence with what was found and what was expected. */
 export class BiPointNetError extends Error {}
 
 /** The bytes of a file. */

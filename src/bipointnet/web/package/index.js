@@ -4,6 +4,8 @@ export class BiPointNetError extends Error {
   name = "BiPointNetError";
 }
 
+const MAX_SURFACE_POINTS = 2 ** 24;
+
 let core; // a promise: the module is compiled once
 
 export function initialize(wasm) {
@@ -20,6 +22,9 @@ export async function load(bytes) {
 }
 
 export async function readCloud(bytes, name, { surfacePoints = 1024 } = {}) {
+  if (!Number.isInteger(surfacePoints) || surfacePoints < 1 || surfacePoints > MAX_SURFACE_POINTS) {
+    throw new BiPointNetError(`surfacePoints is ${surfacePoints}; expected an integer from 1 to ${MAX_SURFACE_POINTS}`);
+  }
   await initialize();
   return cloudOf(await core, bytesOf(bytes), name, surfacePoints);
 }
@@ -49,6 +54,9 @@ export class Model {
   }
 
   predict(points) {
+    if (this.task !== "classify") {
+      throw new BiPointNetError(`a model with task ${this.task}; expected classify; use label()`);
+    }
     const logits = this.logits(points);
     let label = 0;
     logits.forEach((value, index) => {
@@ -115,6 +123,9 @@ export class Model {
 }
 
 function floatsOf(numbers, channels, what) {
+  if (Array.isArray(numbers[0]) && numbers.some((point) => point.length !== channels)) {
+    throw new BiPointNetError(`${what} has points with other than ${channels} numbers; expected ${channels} each`);
+  }
   const floats = numbers instanceof Float32Array ? numbers : Float32Array.from(Array.from(numbers).flat());
   if (floats.length % channels) {
     throw new BiPointNetError(`${what} has ${floats.length} numbers; expected a multiple of ${channels}, point by point`);
