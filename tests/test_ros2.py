@@ -35,7 +35,7 @@ def message(points: np.ndarray, height=1, kind="f4", big=False, before=0, pad=0)
     width = len(points) // height
     rows = np.full((height, width * step + pad), 255, np.uint8)
     rows[:, : width * step] = cloud.view(np.uint8).reshape(height, width * step)
-    types = STORE.types
+    types: dict[str, Any] = dict(STORE.types)
     fields = [types["sensor_msgs/msg/PointField"]("xyz"[i], offsets[i], TYPES[kind], 1) for i in range(3)]
     header = types["std_msgs/msg/Header"](types["builtin_interfaces/msg/Time"](0, 0), "map")
     made = types[NAME](header, height, width, fields, big, step, rows.shape[1], rows.reshape(-1), True)
