@@ -48,11 +48,14 @@ FILES = {
         "stl.cpp",
         "text.cpp",
     },
+    "numbers": {"decimal.cpp", "decimal.h"},
     "format": {
         "binding.cpp",
         "binding.h",
         "bits.cpp",
         "bits.h",
+        "block_layout.cpp",
+        "block_layout.h",
         "checksum.cpp",
         "checksum.h",
         "cost.cpp",
@@ -183,8 +186,9 @@ FILES = {
     },
 }
 MAY_INCLUDE = {
-    "clouds": {"clouds"},
-    "format": {"format"},
+    "numbers": {"numbers"},
+    "clouds": {"clouds", "numbers"},
+    "format": {"format", "numbers"},
     "kernels": {"kernels"},
     "search": {"format", "kernels", "engine", "search"},
     "engine": {"format", "kernels", "search", "engine"},

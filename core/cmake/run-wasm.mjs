@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { WASI } from "node:wasi";
 
 const [program, ...rest] = process.argv.slice(2);
-const wasi = new WASI({ version: "preview1", args: [program, ...rest], env: process.env, returnOnExit: false });
+const wasi = new WASI({ version: "preview1", args: [program, ...rest], env: process.env, returnOnExit: true });
 const module = await WebAssembly.compile(await readFile(program));
 // What is not part of WASI: memory grows without notice, and there are no files.
 const env = {};
@@ -11,4 +11,4 @@ for (const { module: from, name } of WebAssembly.Module.imports(module)) {
   if (from === "env") env[name] = () => (name === "emscripten_notify_memory_growth" ? undefined : -1);
 }
 const instance = await WebAssembly.instantiate(module, { wasi_snapshot_preview1: wasi.wasiImport, env });
-wasi.start(instance);
+process.exitCode = wasi.start(instance);

@@ -74,15 +74,20 @@ bipointnet_status bipointnet_kept(const bipointnet_model *model, const float *cl
 /* The number of points per cloud in training; 1024 if the file does not say; 0 if `model` is NULL. */
 size_t bipointnet_points(const bipointnet_model *model);
 
+/* What bipointnet_label needs per point besides coordinates, for a model with task semantic: their number, and their
+ * names by number. red, green and blue are from 0 to 1; others, such as intensity, are as LAS and other files have them. */
+size_t bipointnet_features(const bipointnet_model *model);
+const char *bipointnet_feature_name(const bipointnet_model *model, size_t index); /* NULL after the last feature */
+
 /* Labels every point of one cloud of any size, for a model with task part or semantic, as `bipointnet segment` does:
- * objects in samples of as many points as in training, rooms and scans in overlapping blocks of 1 m x 1 m.
+ * objects in samples of as many points as in training, rooms and scans in overlapping blocks, whose size is in the file.
  *   xyz       `points` x 3 floats; for a model with task semantic in meters, z up
- *   rgb       `points` x 3 floats from 0 to 1, or NULL; needed by a model with task semantic that has 9 channels
+ *   features  `points` x bipointnet_features() floats, point by point; NULL for a model without features
  *   category  as in bipointnet_segment
  *   threads   at least 1; the labels do not depend on it
  *   labels    `points` ints */
-bipointnet_status bipointnet_label(const bipointnet_model *model, const float *xyz, const float *rgb, size_t points,
-                                   int category, unsigned threads, int *labels);
+bipointnet_status bipointnet_label(const bipointnet_model *model, const float *xyz, const float *features,
+                                   size_t points, int category, unsigned threads, int *labels);
 
 /* One sentence about the last failure in this thread. */
 const char *bipointnet_error(void);

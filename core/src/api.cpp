@@ -16,6 +16,7 @@
 
 struct bipointnet_model {
   bipointnet::Model model;
+  std::vector<std::string> features = model.network().blocks.features();
 };
 
 namespace {
@@ -55,7 +56,7 @@ std::string task_error(const bipointnet_model* model, const std::string& expecte
 }
 
 bipointnet_model* make(const std::uint8_t* bytes, std::size_t size) {
-  return new bipointnet_model{{bipointnet::parse(bytes, size), bipointnet::find_kernels()}};
+  return new bipointnet_model{{bipointnet::parse(bytes, size), bipointnet::find_kernels(), false, true}};
 }
 
 void require(const void* pointer, const char* name) {
@@ -198,8 +199,14 @@ size_t bipointnet_points(const bipointnet_model* model) {
   return model == nullptr ? 0 : bipointnet::scan::training_points(model->model.network());
 }
 
-bipointnet_status bipointnet_label(const bipointnet_model* model, const float* xyz, const float* rgb, size_t points,
-                                   int category, unsigned threads, int* labels) {
+size_t bipointnet_features(const bipointnet_model* model) { return model == nullptr ? 0 : model->features.size(); }
+
+const char* bipointnet_feature_name(const bipointnet_model* model, size_t index) {
+  return index < bipointnet_features(model) ? model->features[index].c_str() : nullptr;
+}
+
+bipointnet_status bipointnet_label(const bipointnet_model* model, const float* xyz, const float* features,
+                                   size_t points, int category, unsigned threads, int* labels) {
   return guarded([&] {
     require(model, "model");
     require(xyz, "xyz");
@@ -207,6 +214,6 @@ bipointnet_status bipointnet_label(const bipointnet_model* model, const float* x
     if (!model->model.network().per_point()) {
       throw bipointnet::InputError(task_error(model, "task part or semantic; bipointnet_predict classifies clouds"));
     }
-    bipointnet::scan::label(model->model, xyz, rgb, points, category, threads, labels);
+    bipointnet::scan::label(model->model, xyz, features, points, category, threads, labels);
   });
 }

@@ -2,10 +2,22 @@
 // function of a test ends with `return check_report();`. An exception or a signal ends the program.
 #pragma once
 
+#include <cstdlib>
 #include <iostream>
 #include <string>
 
 namespace bipointnet {
+
+// Whether an emulator or sanitizers make the tests 15 times slower; and qemu keeps some memory of every thread that has
+// ended. Tests then run fewer cases.
+inline bool slow() { return std::getenv("BIPOINTNET_SLOW") != nullptr; }
+
+// Whether large inputs do not fit into memory: an emulated microcontroller has 16 MiB.
+#ifdef BIPOINTNET_SMALL_MEMORY
+constexpr bool kSmallMemory = true;
+#else
+constexpr bool kSmallMemory = false;
+#endif
 
 struct CheckCounts {
   long checks = 0;

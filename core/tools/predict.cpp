@@ -67,10 +67,43 @@ void classify(const bipointnet_model* model, const Cloud& cloud, const Options& 
   prediction.warnings.insert(prediction.warnings.end(), unlike.begin(), unlike.end());
 }
 
+// The values of one feature of the model, one per point: a color, or a column of the file.
+std::vector<float> feature_values(const Cloud& cloud, const std::string& name, const std::string& file) {
+  const std::vector<std::string> colors = {"red", "green", "blue"};
+  const auto color = std::find(colors.begin(), colors.end(), name);
+  std::vector<float> values(cloud.size());
+  if (color != colors.end()) {
+    if (cloud.colors.empty()) {
+      throw Error(file + ": no colors, which the model reads, expected red, green and blue per point");
+    }
+    const auto first = static_cast<std::size_t>(color - colors.begin());
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = cloud.colors[3 * i + first];
+    return values;
+  }
+  for (const clouds::Column& column : cloud.fields) {
+    if (column.name != name) continue;
+    std::transform(column.values.begin(), column.values.end(), values.begin(),
+                   [](double value) { return static_cast<float>(value); });
+    return values;
+  }
+  throw Error(file + ": no column " + name + ", which the model reads, expected it per point");
+}
+
+// What the model reads per point besides coordinates, point by point.
+std::vector<float> features_of(const bipointnet_model* model, const Cloud& cloud, const std::string& file) {
+  const std::size_t count = bipointnet_features(model);
+  std::vector<float> features(count * cloud.size());
+  for (std::size_t feature = 0; feature < count; ++feature) {
+    const std::vector<float> values = feature_values(cloud, bipointnet_feature_name(model, feature), file);
+    for (std::size_t i = 0; i < values.size(); ++i) features[count * i + feature] = values[i];
+  }
+  return features;
+}
+
 void label_points(const bipointnet_model* model, const Cloud& cloud, const Options& options, Prediction& prediction) {
   std::vector<int> labels(cloud.size());
-  const float* rgb = cloud.colors.empty() ? nullptr : cloud.colors.data();
-  require_ok(bipointnet_label(model, cloud.points.data(), rgb, cloud.size(), category_index(model, options),
+  const std::vector<float> features = features_of(model, cloud, prediction.file);
+  require_ok(bipointnet_label(model, cloud.points.data(), features.data(), cloud.size(), category_index(model, options),
                               options.threads, labels.data()),
              prediction.file);
   prediction.points = labels.size();

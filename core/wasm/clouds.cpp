@@ -54,6 +54,14 @@ const float* cloud_rgb(const ReadCloud* read) {
   return read->cloud.colors.empty() ? nullptr : read->cloud.colors.data();
 }
 
+// The values of a column of the file other than coordinates and colors, one per point; NULL if it has no such column.
+const double* cloud_field(const ReadCloud* read, const char* name) {
+  for (const bipointnet::clouds::Column& column : read->cloud.fields) {
+    if (column.name == name) return column.values.data();
+  }
+  return nullptr;
+}
+
 std::size_t cloud_faces(const ReadCloud* read) { return read->cloud.faces.size() / 3; }
 
 const char* cloud_format(const ReadCloud* read) { return read->cloud.format.c_str(); }

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from bipointnet import _core
 from bipointnet.data import rooms
-from bipointnet.data.blocks import Columns, grid_blocks
+from bipointnet.data.blocks import ROOM, Columns, grid_blocks
 from bipointnet.data.shapes import CLASSES as SHAPES
 from bipointnet.data.shapes import make_object
 from bipointnet.models import PointNet, ScenePointNet
@@ -86,7 +86,7 @@ def blocks(count: int, points: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     clouds, labels = np.empty((0, points, 9), np.float32), np.empty((0, points), np.int64)
     while len(clouds) < count:
         scan, of_points = rooms.make_room(rng, 8192)
-        cut = grid_blocks(Columns.of(scan, "room"), points, rng)
+        cut = grid_blocks(Columns.of(ROOM, scan[:, :3], scan[:, 3:], "room"), points, rng)
         clouds = np.concatenate([clouds, cut.points])
         labels = np.concatenate([labels, of_points[cut.index]])
     return clouds[:count], labels[:count]
@@ -118,7 +118,7 @@ def make_semantic(path: Path) -> np.ndarray:
     torch.manual_seed(0)
     net = trained(SmallScenePointNet(len(rooms.CLASSES)), *blocks(200, 64, 1))
     training = {"data": "rooms", "points": 64, "up": "z"}
-    pack.export(net, path, classes=rooms.CLASSES, training=training, normalize="none", golden_points=16)
+    pack.export(net, path, classes=rooms.CLASSES, training=training, normalize="none", blocks=ROOM, golden_points=16)
     return blocks(4, 64, 2)[0]
 
 

@@ -11,7 +11,9 @@ from packed_networks import shaken
 from tool_runs import GOLDEN, answers, call, complaint, write_xyz
 
 import bipointnet
-from bipointnet.data.clouds import Cloud
+from bipointnet.data.blocks import BlockLayout
+from bipointnet.data.clouds import Cloud, read
+from bipointnet.errors import UserError
 from bipointnet.models import ScenePointNet
 from bipointnet.nn import METHODS, POOLS, BinaryLinear
 from bipointnet.packing import pack
@@ -31,7 +33,13 @@ def colorless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     path = tmp_path_factory.mktemp("colorless") / "colorless.bpn"
     pack.export(
-        shaken(network, 6), path, classes=("a", "b", "c", "d"), training={"points": 48}, normalize="none", last="f32"
+        shaken(network, 6),
+        path,
+        classes=("a", "b", "c", "d"),
+        training={"points": 48},
+        normalize="none",
+        last="f32",
+        blocks=BlockLayout(1.0, ("x", "y", "z", "x/size", "y/size", "z/size"), {}),
     )
     return path
 
@@ -68,6 +76,46 @@ def test_scans_get_the_labels_of_python(points: int, colors: bool, run_tool: Pat
         cloud = scan(points, seed)
         found = written_labels(run_tool, path, cloud, tmp_path, "--threads", 1 + seed)
         assert np.array_equal(found, bipointnet.label(model, cloud))
+
+
+def make_tile(rng: np.random.Generator, side: float, file: Path) -> None:
+    """A text file with colors, intensity and return_number, a few blocks wide."""
+    count = 5000
+    xyz = rng.uniform(0, 1, (count, 3)) * (5 * side, 4 * side, 2 * side)
+    others = rng.uniform(0, 1, (count, 3)), rng.integers(0, 4000, count), rng.integers(1, 7, count)
+    header = "x y z red green blue intensity return_number"
+    np.savetxt(file, np.column_stack([xyz, *others]), header=header, comments="", fmt="%.9g")
+
+
+def test_tiles_with_other_blocks_get_the_labels_of_python(run_tool: Path, tmp_path: Path):
+    """Blocks of any side, heights above the ground, and columns of the file."""
+    model, tile, classes = tmp_path / "tile.bpn", tmp_path / "tile.txt", 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        scale, side = float(rng.uniform(0.1, 3000)), float(rng.choice([0.3, 2.0, 16.0, 20.0]))
+        names = ("x", "y", "height", "intensity", *(("red", "green", "blue") if seed % 2 else ()), "return_number")
+        layout = BlockLayout(side, names, {"intensity": scale, "return_number": 5.0})
+        torch.manual_seed(seed)
+        network = ScenePointNet(24, linear="lsr", pool="ema-max", in_channels=len(names), tnets=False)
+        options = {"training": {"points": 32}, "normalize": "none", "blocks": layout}
+        pack.export(shaken(network, len(names)), model, classes=list("abcdefghijklmnopqrstuvwx"), **options)
+        make_tile(rng, side, tile)
+        (found,) = answers(run_tool, model, tile, "--labels", tmp_path / "labels.npy")
+        assert np.array_equal(np.load(tmp_path / "labels.npy"), bipointnet.label(bipointnet.load(model), tile))
+        classes += len(found["classes"])
+    assert classes > 8, "the labels should not all be the same"
+    np.savetxt(tmp_path / "bare.xyz", read(tile).points)
+    assert "bare.xyz: no column intensity, which the model reads" in complaint(run_tool, model, tmp_path / "bare.xyz")
+
+
+def test_a_model_without_blocks_labels_no_scan(run_tool: Path, tmp_path: Path):
+    torch.manual_seed(0)
+    network = ScenePointNet(3, linear=BinaryLinear.of(METHODS["lsr"]), pool=POOLS["ema-max"](), in_channels=6)
+    pack.export(shaken(network, 6), tmp_path / "own.bpn", classes=("a", "b", "c"), normalize="none")
+    file = write_xyz(tmp_path / "scan.xyz", scan(20, 0).points)
+    assert "does not say how scans are cut into blocks" in complaint(run_tool, tmp_path / "own.bpn", file)
+    with pytest.raises(UserError, match="does not say how scans are cut into blocks"):
+        bipointnet.label(bipointnet.load(tmp_path / "own.bpn"), file)
 
 
 def test_a_room_gets_the_labels_of_python(run_tool: Path, tmp_path: Path):

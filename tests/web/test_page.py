@@ -1,6 +1,5 @@
 """The page in Chromium, from a file: samples, formats, models, mistakes, large clouds. It loads nothing else."""
 
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 import bipointnet
 from bipointnet.data.rooms import make_room
@@ -19,16 +18,7 @@ from bipointnet.web.page import SAMPLES, page_bytes
 pytestmark = pytest.mark.browser
 GOLDEN = Path(__file__).parents[1] / "golden"
 MODELS = ("local-tiny-modelnet40", "pointnet-vanilla-shapes")
-OPTIONS = ("--no-sandbox", "--enable-unsafe-swiftshader")  # WebGL without a GPU
 ONE_MODEL_BYTES = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM"), args=list(OPTIONS))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +72,15 @@ def test_the_page_opens_with_a_prediction_and_every_sample_is_predicted_as_in_py
 
 
 def test_the_first_label_comes_within_two_seconds(browser, file):
-    page = browser.new_page()
-    start = time.perf_counter()
-    page.goto(file.as_uri())
-    wait(page)
-    seconds = time.perf_counter() - start
-    page.close()
-    assert seconds < 6  # 2 s on an idle machine
+    seconds = []
+    for _ in range(3):  # the machine may be busy
+        page = browser.new_page()
+        start = time.perf_counter()
+        page.goto(file.as_uri())
+        wait(page)
+        seconds.append(time.perf_counter() - start)
+        page.close()
+    assert min(seconds) < 2
 
 
 def test_a_page_with_one_model_is_small():
@@ -133,6 +125,40 @@ def test_a_broken_file_leaves_the_page_as_it_was(page, tmp_path):
     page.locator("#samples button").nth(1).click()
     wait(page)
     assert answer(page) == "laptop"
+
+
+def shown_share(page: Page, name: str) -> str:
+    (entry,) = [each for each in page.locator("#bars .bar").all() if each.locator("span").inner_text() == name]
+    return entry.locator("small").inner_text()
+
+
+def test_samples_follow_the_task_of_the_model(browser, tmp_path):
+    (tmp_path / "index.html").write_bytes(page_bytes([MODELS[0], "pointnet2-shapenet-part", "pointnet2-s3dis"]))
+    page = browser.new_page()
+    page.goto((tmp_path / "index.html").as_uri())
+    wait(page)
+    chair = answer(page)
+    assert chair == "chair"
+    page.select_option("#model", "pointnet2-shapenet-part")
+    wait(page)
+    assert page.is_hidden("#error")
+    assert page.input_value("#category") == "Chair", "the name of the sample chooses the category"
+    cloud = np.round(held_out(SAMPLES[0], 2048)[0], 3).astype(np.float32)
+    model = bipointnet.load("pointnet2-shapenet-part")
+    labels = model.segment(rotate_up(cloud, "z", "y"), category="Chair")
+    share = 100 * (labels == model.classes.index("Chair/leg")).mean()
+    assert shown_share(page, "Chair/leg") == f"{share:.1f} %"
+    page.select_option("#model", "pointnet2-s3dis")
+    wait(page)
+    assert page.is_hidden("#error")
+    visible = [each.inner_text() for each in page.locator("#samples button").all() if each.is_visible()]
+    assert visible == ["room"]
+    assert page.inner_text("#facts").startswith("room.ply: 16,000 points")
+    assert page.locator("#bars .bar").count() > 3
+    page.select_option("#model", MODELS[0])
+    wait(page)
+    assert answer(page) == chair
+    page.close()
 
 
 def test_models_can_be_chosen_and_dropped(page, tmp_path):

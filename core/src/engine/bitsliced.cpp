@@ -74,10 +74,11 @@ struct Pairs {
   }
 };
 constexpr Pairs kPairs{};
+constexpr std::uint8_t kParity = 8 * 4;  // p of an entry
 
 }  // namespace
 
-BitslicedWeights::BitslicedWeights(const std::vector<std::uint64_t>& bits, int inputs, int outputs)
+BitslicedWeights::BitslicedWeights(const std::uint64_t* bits, int inputs, int outputs, bool one_copy)
     : inputs_(inputs), outputs_(outputs), pairs_((inputs + 1) / 2), levels_(1) {
   while ((1 << levels_) < inputs) ++levels_;
   const std::size_t pairs = size(pairs_), rows = size(outputs), width = words_for(size(inputs)), part = size(kPart);
@@ -102,8 +103,20 @@ BitslicedWeights::BitslicedWeights(const std::vector<std::uint64_t>& bits, int i
     }
     odd_[m / 64] |= parity << m % 64;
   }
+  if (one_copy) return;
   offsets_[1] = offsets_[0];
-  for (std::uint8_t& offset : offsets_[1]) offset ^= 8 * 4;  // the parity
+  for (std::uint8_t& offset : offsets_[1]) offset ^= kParity;
+}
+
+void BitslicedWeights::fix(const Thresholds& thresholds) {
+  const std::size_t pairs = size(pairs_), rows = size(outputs_), part = size(kPart);
+  for (std::size_t first = 0; first < pairs; first += part) {
+    const std::size_t width = std::min(part, pairs - first);
+    for (std::size_t m = 0; m < rows; ++m) {
+      std::uint8_t* row = &offsets_[0][first * rows + m * width];
+      for (std::size_t j = 0; (thresholds.start[m] & 1) != 0 && j < width; ++j) row[j] ^= kParity;
+    }
+  }
 }
 
 Thresholds BitslicedWeights::thresholds(const std::vector<int>& threshold) const {
@@ -138,14 +151,14 @@ BitslicedLayer BitslicedWeights::layer(const Thresholds& thresholds) const {
           outputs_,
           pairs_,
           levels_,
-          {offsets_[0].data(), offsets_[1].data()},
+          {offsets_[0].data(), offsets_[offsets_[1].empty() ? 0 : 1].data()},
           odd_.data(),
           thresholds.start.data(),
           thresholds.varies.data(),
           thresholds.always.data()};
 }
 
-std::vector<std::uint64_t> tiled(const std::vector<std::uint64_t>& bits, int inputs, int outputs) {
+std::vector<std::uint64_t> tiled(const std::uint64_t* bits, int inputs, int outputs) {
   const std::size_t rows = static_cast<std::size_t>(outputs), width = words_for(static_cast<std::size_t>(inputs));
   std::vector<std::uint64_t> tiles((rows + kTile - 1) / kTile * kTile * width);
   for (std::size_t m = 0; m < rows; ++m) {

@@ -7,20 +7,23 @@
 namespace bipointnet {
 namespace {
 
-constexpr std::size_t kFirstSlots = 2048;  // 8 KB: the table of a small cloud stays in the first-level cache
+// The first size of the table. At most 8 KB, so that it stays in the first-level cache.
+constexpr std::size_t kFewestSlots = 128, kFirstSlots = 2048;
 constexpr std::uint64_t kMixer = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: mixes every bit into the highest ones
 
 }  // namespace
 
-void CodeSet::reset(std::size_t channels, const Kernels& kernels) {
+void CodeSet::reset(std::size_t channels, const Kernels& kernels, std::size_t expected) {
   kernels_ = &kernels;
   channels_ = channels;
   words_ = words_for(channels);
   count_ = 0;
   rows_.resize(64 * words_);
-  slots_.assign(kFirstSlots, 0);
+  std::size_t slots = kFewestSlots;
+  while (slots < kFirstSlots && slots / 2 < expected) slots *= 2;
+  slots_.assign(slots, 0);
   shift_ = 64;
-  for (std::size_t slots = kFirstSlots; slots > 1; slots /= 2) --shift_;
+  for (; slots > 1; slots /= 2) --shift_;
 }
 
 // Codes of one and of two words, the most frequent ones, have their own code: kWords is 1, 2 or, for any number, 0.

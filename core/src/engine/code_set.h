@@ -16,8 +16,8 @@ namespace bipointnet {
 // Codes are found by a hash, and compared in full.
 class CodeSet {
  public:
-  // Removes all codes. From now on they have `channels` bits.
-  void reset(std::size_t channels, const Kernels& kernels);
+  // Removes all codes. From now on they have `channels` bits. `expected`: about how many will come, at most.
+  void reset(std::size_t channels, const Kernels& kernels, std::size_t expected);
 
   // Adds a code if it is new. Returns its number: codes are numbered in the order in which they were added.
   std::uint32_t insert(const std::uint64_t* code);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -28,13 +29,18 @@ bool ignores_copies(const Network& network) {
 
 }  // namespace
 
-Model::Model(Network network, const Kernels& kernels, bool plain)
+Model::Model(Network network, const Kernels& kernels, bool plain, bool predicts_only)
     : network_(std::move(network)),
       kernels_(kernels),
-      plan_(make_plan(network_, kernels.lanes, plain ? PlanFor::plain : PlanFor::prediction)),
+      plan_(make_plan(network_, kernels, plain ? PlanFor::plain : PlanFor::prediction,
+                      [this, predicts_only](std::size_t operation) {
+                        if (predicts_only) release_weights(network_, operation);
+                      })),
       workspace_(network_, plan_, kernels_),
+      predicts_only_(predicts_only),
       ignores_copies_(ignores_copies(network_)),
       runs_together_(runs_together(network_, plan_)) {
+  if (predicts_only) release_lines(network_);
   check_golden();
 }
 
@@ -120,13 +126,14 @@ std::size_t Model::clouds_per_block(std::size_t clouds, std::size_t points, unsi
 
 // Everything is computed again by a plan that keeps every value, so that the plan of predictions is not changed.
 std::vector<Traced> Model::trace(const float* numbers, std::size_t points, bool raw, int category) const {
+  if (predicts_only_) throw std::logic_error("trace() of a model that only predicts: its weights are freed");
   std::vector<float> found(logits(1, points));
   check_category(category);
-  const Plan plan = make_plan(network_, kernels_.lanes, PlanFor::trace);
+  const Plan plan = make_plan(network_, kernels_, PlanFor::trace);
   Workspace workspace(network_, plan, kernels_);
   check_numbers(numbers, points, size(network_.channels));
-  const Cloud cloud = prepared_cloud(numbers, points, KeptPoints{}, raw, size(kernels_.lanes));
-  Run run(network_, plan, kernels_, workspace, cloud, category, 1);
+  Run run(network_, plan, kernels_, workspace, prepared_cloud(numbers, points, KeptPoints{}, raw, size(kernels_.lanes)),
+          category, 1);
   run.execute(found.data());
   std::vector<Traced> traced;
   for (std::size_t v = 0; v < network_.values.size(); ++v) {
@@ -181,11 +188,11 @@ Cloud Model::prepared_cloud(const float* numbers, std::size_t points, const Kept
 void Model::run(const float* numbers, std::size_t points, bool raw, unsigned threads, int category,
                 float* logits) const {
   const KeptPoints kept = checked_points(numbers, points, raw);
-  const Cloud cloud = prepared_cloud(numbers, points, kept, raw, size(kernels_.lanes));
-  Run run(network_, plan_, kernels_, workspace_, cloud, category, threads);
+  Run run(network_, plan_, kernels_, workspace_, prepared_cloud(numbers, points, kept, raw, size(kernels_.lanes)),
+          category, threads);
   if (!network_.per_point() || kept.index.empty()) return run.execute(logits);
   const std::size_t classes = network_.classes.size();
-  std::vector<float> of_kept(cloud.points * classes);
+  std::vector<float> of_kept(kept.index.size() * classes);
   run.execute(of_kept.data());
   for (std::size_t i = 0; i < points; ++i) {
     std::copy_n(of_kept.data() + kept.place[i] * classes, classes, logits + i * classes);

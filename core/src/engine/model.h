@@ -18,9 +18,9 @@ constexpr unsigned kMaxThreads = 1024;
 
 class Model {
  public:
-  // plain: every point runs through every layer, which gives the same answers. Throws FormatError if the network does
-  // not reproduce its golden vector.
-  Model(Network network, const Kernels& kernels, bool plain = false);
+  // plain: every point runs through every layer, which gives the same answers. predicts_only: weights that only
+  // trace() reads are freed. Throws FormatError if the network does not reproduce its golden vector.
+  Model(Network network, const Kernels& kernels, bool plain = false, bool predicts_only = false);
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
@@ -30,7 +30,8 @@ class Model {
   void predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads, int category,
                float* logits) const;
 
-  // All values for all points of one cloud, in the order of Network::values: none is left out.
+  // All values for all points of one cloud, in the order of Network::values: none is left out. Throws InputError, and
+  // std::logic_error if the model only predicts.
   std::vector<Traced> trace(const float* numbers, std::size_t points, bool raw, int category) const;
 
   // The indices of the points of one cloud that predict() uses, ascending. Throws InputError.
@@ -56,6 +57,7 @@ class Model {
   const Kernels& kernels_;
   Plan plan_;
   mutable Workspace workspace_;  // thread-safe
+  bool predicts_only_;           // whether trace() has no weights
   bool ignores_copies_;          // whether no operation depends on how often a point occurs
   bool runs_together_;           // whether small clouds can share a block
 };

@@ -26,13 +26,6 @@ std::vector<std::uint64_t> columns_of(const Operation& layer, const std::vector<
   return chosen;
 }
 
-// The rows of group g of a block-diagonal matrix of bits.
-std::vector<std::uint64_t> rows_of(const Operation& layer, std::size_t g) {
-  const std::size_t words = layer.bits.size() / size(layer.groups);
-  const auto first = layer.bits.begin() + static_cast<std::ptrdiff_t>(g * words);
-  return {first, first + static_cast<std::ptrdiff_t>(words)};
-}
-
 class Preparation {
  public:
   Preparation(const Network& network, Plan& plan) : network_(network), plan_(plan), readers_(network.values.size()) {
@@ -43,7 +36,7 @@ class Preparation {
     }
   }
 
-  void run() {
+  void run(const WhenPrepared& done) {
     plan_.index_of.assign(network_.domains.size(), -1);
     for (std::size_t v = 0; v < network_.values.size(); ++v) {
       if (network_.values[v].kind == Kind::indices) plan_.index_of[size(network_.values[v].domain)] = static_cast<int>(v);
@@ -51,13 +44,19 @@ class Preparation {
     plan_.operations.resize(network_.operations.size());
     for (std::size_t i = 0; i < network_.operations.size(); ++i) {
       const Operation& operation = network_.operations[i];
+      if (operation.op == Op::concat) plan_.operations[i].parts = copied_parts(operation);
+    }
+    // From the last to the first: the last layers are the largest ones of many networks, and if their weights are freed
+    // at once, the other layers take that memory.
+    for (std::size_t i = network_.operations.size(); i-- > 0;) {
+      const Operation& operation = network_.operations[i];
       PreparedOperation& prepared = plan_.operations[i];
-      if (operation.op == Op::concat) prepared.parts = copied_parts(operation);
       if (type_of(network_, operation) == Step::Type::vector) {
         prepared.vector = prepare_vector_layer(operation);
       } else {
         prepare_on_elements(operation, prepared);
       }
+      if (done) done(i);
     }
   }
 
@@ -89,17 +88,23 @@ class Preparation {
     if (operation.op == Op::affine || operation.op == Op::bilinear_float) prepared.vector.set_line(operation);
     if (operation.bits.empty()) return;
     const int inputs = operation.inputs / operation.groups, outputs = operation.outputs / operation.groups;
+    bool fixed = operation.op != Op::bilinear_pool;  // whether it has the same thresholds in all runs
     const Operation& before = producer(operation.in[0]);
     const std::vector<int>& parts = plan_.operations[size(plan_.producer[size(operation.in[0])])].parts;
     if (before.op == Op::concat && parts.size() < before.in.size()) {
       split_columns(operation, before, parts, prepared);
+      fixed = false;
     } else {
+      const std::size_t words = operation.bits.size() / size(operation.groups);
       for (std::size_t g = 0; g < size(operation.groups); ++g) {
-        prepared.bitsliced.emplace_back(rows_of(operation, g), inputs, outputs);
+        const std::uint64_t* rows = operation.bits.data() + g * words;
+        prepared.bitsliced.emplace_back(rows, inputs, outputs, fixed || plan_.one_copy);
       }
     }
+    const std::size_t scratch = size(scratch_slices(inputs, outputs));
+    plan_.scratch_slices = std::max(plan_.scratch_slices, scratch);
     if (operation.op == Op::bilinear_pool) prepared.counting = prepared.bitsliced[0].counting();
-    if (is_code_pool(network_, plan_, operation)) prepared.tiles = tiled(operation.bits, inputs, outputs);
+    if (is_code_pool(network_, plan_, operation)) prepared.tiles = tiled(operation.bits.data(), inputs, outputs);
     for (std::size_t g = 0; g < size(operation.groups); ++g) {
       if (operation.op == Op::bilinear_float) {
         prepared.thresholds.push_back(prepared.bitsliced[g].counting());
@@ -107,6 +112,7 @@ class Preparation {
         const auto first = operation.threshold.begin() + static_cast<std::ptrdiff_t>(g * size(outputs));
         prepared.thresholds.push_back(prepared.bitsliced[g].thresholds({first, first + outputs}));
       }
+      if (fixed && !plan_.one_copy) prepared.bitsliced[g].fix(prepared.thresholds[g]);
     }
   }
 
@@ -132,9 +138,9 @@ class Preparation {
       for (int k = 0; k < network_.values[size(value)].channels; ++k) columns.push_back(column++);
     }
     const int elements = static_cast<int>(of_elements.size()), cloud = static_cast<int>(of_cloud.size());
-    prepared.bitsliced.emplace_back(columns_of(layer, of_elements), elements, layer.outputs);
+    prepared.bitsliced.emplace_back(columns_of(layer, of_elements).data(), elements, layer.outputs, plan_.one_copy);
     prepared.cloud.inputs = cloud;
-    prepared.cloud.tiles = tiled(columns_of(layer, of_cloud), cloud, layer.outputs);
+    prepared.cloud.tiles = tiled(columns_of(layer, of_cloud).data(), cloud, layer.outputs);
   }
 
   const Network& network_;
@@ -146,20 +152,36 @@ class Preparation {
 
 bool contains(const std::vector<int>& list, int item) { return std::find(list.begin(), list.end(), item) != list.end(); }
 
-void prepare_operations(const Network& network, Plan& plan) { Preparation(network, plan).run(); }
+void prepare_operations(const Network& network, Plan& plan, const WhenPrepared& prepared) {
+  Preparation(network, plan).run(prepared);
+}
 
-Plan make_plan(const Network& network, int lanes, PlanFor purpose) {
+Plan make_plan(const Network& network, const Kernels& kernels, PlanFor purpose, const WhenPrepared& prepared) {
   Plan plan;
-  plan.lanes = size(lanes);
+  plan.lanes = size(kernels.lanes);
+  plan.one_copy = kernels.one_copy;
   plan.keeps_everything = purpose == PlanFor::trace;
   plan.uses_codes = purpose == PlanFor::prediction;
-  prepare_operations(network, plan);
+  prepare_operations(network, plan, prepared);
   schedule(network, plan);
   if (plan.uses_codes) find_codes(network, plan);
   fuse_operations(network, plan);
   find_elements(network, plan);
   place_buffers(network, plan);
   return plan;
+}
+
+void release_weights(Network& network, std::size_t number) {
+  Operation& operation = network.operations[number];
+  const bool counts_ones = operation.op == Op::bilinear_pool && operation.pool == Pool::mean;
+  if (!counts_ones) std::vector<std::uint64_t>().swap(operation.bits);
+  if (type_of(network, operation) == Step::Type::vector) std::vector<float>().swap(operation.weight);
+}
+
+void release_lines(Network& network) {
+  for (Operation& operation : network.operations) {
+    if (operation.op != Op::bilinear_pool) std::vector<double>().swap(operation.line);
+  }
 }
 
 }  // namespace bipointnet

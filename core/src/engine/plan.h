@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -80,6 +81,7 @@ struct Step {
 
 struct Plan {
   std::size_t lanes = 0;          // elements per block
+  bool one_copy = false;          // of the weights, as in Kernels
   std::vector<PreparedOperation> operations;
   std::vector<Pass> passes;
   std::vector<Step> steps;
@@ -91,6 +93,7 @@ struct Plan {
   std::vector<int> index_of;      // per domain: the indices that made it, or -1
   std::vector<bool> any_order;    // per domain: whether all its passes end with maxima, so that order does not matter
   std::size_t float_channels = 0, bit_channels = 0;  // the most of all passes
+  std::size_t scratch_slices = 0;                    // the most of all layers on elements
 };
 
 // Whether `list` has `item`.
@@ -114,11 +117,19 @@ bool loads_elements(const Network& network, const Plan& plan, const Pass& pass, 
 
 // trace: every value is stored. plain: every point runs through every layer, for tests and measurements.
 enum class PlanFor { prediction, plain, trace };
-Plan make_plan(const Network& network, int lanes, PlanFor purpose);
+
+// After an operation is prepared, `prepared` is called with its index; it may call release_weights().
+using WhenPrepared = std::function<void(std::size_t operation)>;
+Plan make_plan(const Network& network, const Kernels& kernels, PlanFor purpose, const WhenPrepared& prepared = {});
+
+// Frees the weights that runs of a plan do not read, because the plan has them in another form. The lines of layers are
+// read until the plan is made.
+void release_weights(Network& network, std::size_t operation);
+void release_lines(Network& network);
 
 // The parts of make_plan(), in order: the layers; the passes and steps; the codes of passes over the input points; the
 // operations that are computed together; the values that are computed element by element; the buffers.
-void prepare_operations(const Network& network, Plan& plan);
+void prepare_operations(const Network& network, Plan& plan, const WhenPrepared& prepared);
 void schedule(const Network& network, Plan& plan);
 void find_codes(const Network& network, Plan& plan);
 void fuse_operations(const Network& network, Plan& plan);

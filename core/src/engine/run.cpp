@@ -16,13 +16,13 @@ void expect_finite(const float* logits, std::size_t count) {
   if (broken) throw InputError("logits that are not finite, expected a cloud with smaller coordinates");
 }
 
-Run::Run(const Network& network, const Plan& plan, const Kernels& kernels, Workspace& workspace, const Cloud& cloud,
+Run::Run(const Network& network, const Plan& plan, const Kernels& kernels, Workspace& workspace, Cloud cloud,
          int category, unsigned threads)
     : network_(network),
       plan_(plan),
       kernels_(kernels),
       workspace_(workspace),
-      cloud_(cloud),
+      cloud_(std::move(cloud)),
       threads_(threads),
       lanes_(size(kernels.lanes)),
       width_(lanes_ / 64),
@@ -60,18 +60,25 @@ void Run::execute(float* logits) {
   expect_finite(logits, count);
 }
 
-// The normalized cloud, element by element, if an operation reads it so.
+// The normalized cloud, element by element, if an operation reads it so; in the memory of its blocks if none reads these.
 void Run::write_points() {
   const int points = network_.operations.front().out[0];
   if (!plan_.written[size(points)]) return;
+  const auto reads_blocks = [](const Pass& pass) { return contains(pass.operations, 0); };  // points
+  const bool in_place = std::none_of(plan_.passes.begin(), plan_.passes.end(), reads_blocks);
   const std::size_t channels = size(network_.channels);
-  Storage& stored = state_->values[size(points)];
-  stored.elements.resize(cloud_.points * channels);
+  Aligned<float>& elements = state_->values[size(points)].elements;
+  if (in_place) elements = std::move(cloud_.rows);
+  if (!in_place) elements.resize(cloud_.points * channels);
+  Aligned<float> copy(in_place ? channels * lanes_ : 0);
   for (std::size_t block = 0; block < cloud_.blocks; ++block) {
     const std::size_t first = block * lanes_, count = std::min(lanes_, cloud_.points - first);
-    kernels_.transpose_floats(cloud_.rows.data() + first * channels, kernels_.lanes, network_.channels,
-                              static_cast<int>(count), stored.elements.data() + first * channels, network_.channels);
+    float* to = elements.data() + first * channels;
+    std::copy_n(to, copy.size(), copy.data());
+    kernels_.transpose_floats(in_place ? copy.data() : cloud_.rows.data() + first * channels, kernels_.lanes,
+                              network_.channels, static_cast<int>(count), to, network_.channels);
   }
+  elements.resize(cloud_.points * channels);
 }
 
 void Run::run_search(const Operation& operation) {
@@ -133,7 +140,7 @@ void Run::run_pass(const Pass& pass, float* logits) {
   make_room(pass, blocks);
   for (std::size_t i = pass.before_pools(); i < pass.operations.size(); ++i) {
     const std::size_t index = size(pass.operations[i]);
-    state_->rows[index].reset(size(network_.operations[index].inputs), kernels_);
+    state_->rows[index].reset(size(network_.operations[index].inputs), kernels_, elements);
   }
 
   const std::size_t classes = network_.classes.size();
@@ -217,7 +224,9 @@ void Run::run_blocks(const Pass& pass, std::size_t first, std::size_t last, std:
   };
   if (own != nullptr) {
     own->resize(network_.operations.size());
-    each_pool([&](std::size_t index) { (*own)[index].reset(size(network_.operations[index].inputs), kernels_); });
+    each_pool([&](std::size_t index) {
+      (*own)[index].reset(size(network_.operations[index].inputs), kernels_, (last - first) * lanes_);
+    });
   }
   for (std::size_t block = first; block < last; ++block) {
     const std::size_t start = block * lanes_, valid = std::min(lanes_, elements > start ? elements - start : 0);
@@ -258,13 +267,13 @@ const CodeSet* Run::find_codes(const Pass& pass) {
 void Run::encode(const Pass& pass, CodeSet& codes, std::vector<std::uint32_t>* code_of) {
   const std::size_t channels = size(network_.values[size(pass.code)].channels), blocks = cloud_.blocks;
   const std::size_t workers = code_of != nullptr ? 1 : std::min<std::size_t>(threads_, blocks);
-  codes.reset(channels, kernels_);
+  codes.reset(channels, kernels_, cloud_.points);
   parallel_for(workers, workers, [&](std::size_t worker) {
     std::unique_ptr<BlockBuffers> buffers = workspace_.acquire_buffers();
     std::vector<Pooled> nothing;
     BlockRunner runner(network_, plan_, pass, kernels_, cloud_, nullptr, *state_, *buffers, nothing);
     CodeSet& own = workers > 1 ? buffers->codes : codes;
-    if (workers > 1) own.reset(channels, kernels_);
+    if (workers > 1) own.reset(channels, kernels_, cloud_.points / workers);
     for (std::size_t block = blocks * worker / workers; block < blocks * (worker + 1) / workers; ++block) {
       const std::size_t valid = std::min(lanes_, cloud_.points - block * lanes_);
       runner.start(block, valid);

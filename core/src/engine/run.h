@@ -27,7 +27,7 @@ class Run {
  public:
   // `cloud` is already normalized. `category` is -1 if the network has no categories. All references must outlive this
   // object.
-  Run(const Network& network, const Plan& plan, const Kernels& kernels, Workspace& workspace, const Cloud& cloud,
+  Run(const Network& network, const Plan& plan, const Kernels& kernels, Workspace& workspace, Cloud cloud,
       int category, unsigned threads);
 
   // Writes the logits of the cloud or of its points. Throws InputError if they are not finite.
@@ -66,7 +66,7 @@ class Run {
   const Plan& plan_;
   const Kernels& kernels_;
   Workspace& workspace_;
-  const Cloud& cloud_;
+  Cloud cloud_;
   unsigned threads_;
   std::size_t lanes_, width_;
   search::Searches searches_;

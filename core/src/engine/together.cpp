@@ -92,7 +92,7 @@ void run_together(const Network& network, const Plan& plan, const Kernels& kerne
         continue;
       }
       CodeSet& rows = state->rows[index];
-      rows.reset(size(pool.inputs), kernels);
+      rows.reset(size(pool.inputs), kernels, span);
       rows.insert_lanes(slices, width, i * span, span, nullptr);
       counts.push_back(rows.size());
     }

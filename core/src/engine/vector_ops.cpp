@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include "engine/bitsliced.h"
 #include "format/bits.h"
@@ -208,10 +209,13 @@ VectorLayer prepare_vector_layer(const Operation& operation) {
   }
   const std::size_t words = operation.bits.size() / groups;
   for (std::size_t g = 0; g < groups && words > 0; ++g) {
-    const auto first = operation.bits.begin() + static_cast<std::ptrdiff_t>(g * words);
-    const std::vector<std::uint64_t> tiles = tiled({first, first + static_cast<std::ptrdiff_t>(words)},
-                                                   static_cast<int>(inputs), static_cast<int>(outputs));
-    prepared.tiles.insert(prepared.tiles.end(), tiles.begin(), tiles.end());
+    std::vector<std::uint64_t> tiles =
+        tiled(operation.bits.data() + g * words, static_cast<int>(inputs), static_cast<int>(outputs));
+    if (groups == 1) {
+      prepared.tiles = std::move(tiles);
+    } else {
+      prepared.tiles.insert(prepared.tiles.end(), tiles.begin(), tiles.end());
+    }
   }
   prepared.set_line(operation);
   return prepared;

@@ -77,7 +77,7 @@ std::unique_ptr<BlockBuffers> Workspace::acquire_buffers() {
   auto buffers = std::make_unique<BlockBuffers>();
   buffers->floats.resize(plan_.float_channels * lanes);
   buffers->bits.resize(plan_.bit_channels * width);
-  buffers->kernel_scratch.resize(static_cast<std::size_t>(kScratchSlices) * width);
+  buffers->kernel_scratch.resize(plan_.scratch_slices * width);
   buffers->mask.resize(width);
   buffers->float_values.resize(network_.values.size());
   buffers->bit_values.resize(network_.values.size());

@@ -80,7 +80,7 @@ void read_manifest(const JsonValue& root, Tensors& tensors, Network& network) {
   manifest.integer("format", 2, 2);
   std::vector<std::string> keys = {"format",    "model",   "task",   "classes", "channels",
                                    "normalize", "program", "golden", "training"};
-  for (const char* key : {"categories", "parts", "max_points"}) {
+  for (const char* key : {"categories", "parts", "max_points", "blocks"}) {
     if (manifest.has(key)) keys.push_back(key);
   }
   manifest.expect_keys(keys);
@@ -94,6 +94,12 @@ void read_manifest(const JsonValue& root, Tensors& tensors, Network& network) {
   if (manifest.has("max_points")) {
     if (network.per_point()) fail(manifest.what, std::string("max_points with task ") + name_of(network.task), "task classify");
     network.max_points = static_cast<std::size_t>(manifest.integer("max_points", 1, kMaxPoints));
+  }
+  if (manifest.has("blocks")) {
+    if (network.task != Task::semantic) {
+      fail(manifest.what, std::string("blocks with task ") + name_of(network.task), "task semantic");
+    }
+    network.blocks = read_blocks(manifest.at("blocks"), manifest.what + ": blocks", network.channels);
   }
   network.normalize = manifest.choice<Normalize>(
       "normalize", {{"sphere", Normalize::mean}, {"box", Normalize::box}, {"none", Normalize::none}});

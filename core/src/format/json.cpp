@@ -3,19 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <string>
-#ifndef __cpp_lib_to_chars
-#include <locale.h>
-#ifdef __APPLE__
-#include <xlocale.h>
-#endif
-#endif
 
 #include "format/network.h"
 #include "format/text.h"
+#include "numbers/decimal.h"
 
 namespace bipointnet {
 namespace {
@@ -248,43 +242,6 @@ class Builder {
   std::vector<JsonNode>& nodes_;
 };
 
-#ifdef __cpp_lib_to_chars
-
-// Whether a JSON number other than 0 is at least 1 in size: whether its first digit other than 0, times the power of
-// ten of its exponent, is.
-bool is_large(std::string_view text) {
-  const std::size_t e = std::min(text.find_first_of("eE"), text.size());
-  const std::string_view digits = text.substr(0, e);
-  const auto point = static_cast<std::int64_t>(std::min(digits.find('.'), digits.size()));
-  const auto first = static_cast<std::int64_t>(std::min(digits.find_first_of("123456789"), digits.size()));
-  bool negative = false;
-  std::int64_t exponent = 0;
-  for (const char c : text.substr(e)) {
-    negative |= c == '-';
-    if (is_digit(c)) exponent = std::min<std::int64_t>(exponent * 10 + (c - '0'), std::int64_t{1} << 40);
-  }
-  return point - first + (negative ? -exponent : exponent) > 0;
-}
-
-// The double nearest to a JSON number: 0 for one that is too small, none for one that is too large.
-std::optional<double> to_double(std::string_view text) {
-  double value = 0;
-  if (std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc()) return value;
-  if (is_large(text)) return std::nullopt;
-  return text[0] == '-' ? -0.0 : 0.0;
-}
-
-#else
-
-// The same for standard libraries without from_chars for doubles.
-std::optional<double> to_double(std::string_view text) {
-  static const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
-  const double value = strtod_l(std::string(text).c_str(), nullptr, plain);
-  return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
-}
-
-#endif
-
 }  // namespace
 
 Json::Json(std::string_view text, const std::string& what) : text_(text) {
@@ -319,8 +276,8 @@ std::string_view JsonValue::number_text() const {
 }
 
 std::optional<double> JsonValue::number() const {
-  if (kind() != Kind::number) return std::nullopt;
-  return to_double(number_text());
+  const std::optional<double> number = decimal_number(number_text());
+  return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
 std::optional<std::int64_t> JsonValue::integer() const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "format/bits.h"
+#include "format/block_layout.h"
 
 namespace bipointnet {
 
@@ -127,6 +128,7 @@ struct Network {
   int channels = 0;
   std::size_t max_points = 0;  // that a prediction uses; 0: all
   Normalize normalize = Normalize::none;
+  BlockLayout blocks;  // of task semantic; its side is 0 if the file does not say how scans are cut
   std::vector<Domain> domains;
   std::vector<Value> values;
   std::vector<Operation> operations;  // in order; the first result of the last one is the logits

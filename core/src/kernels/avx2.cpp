@@ -10,6 +10,7 @@ constexpr int kLanes = 256;
 
 struct Bits {
   static constexpr int kMostParts = 2;
+  static constexpr bool kOneCopy = false;
   static constexpr bool kSplitsTrees = false;
   __m256i v;
   static Bits load(const std::uint64_t* p) { return {_mm256_load_si256(reinterpret_cast<const __m256i*>(p))}; }

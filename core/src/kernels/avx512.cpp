@@ -10,6 +10,7 @@ constexpr int kLanes = 512;
 
 struct Bits {
   static constexpr int kMostParts = 4;
+  static constexpr bool kOneCopy = false;
   static constexpr bool kSplitsTrees = false;
   __m512i v;
   static Bits load(const std::uint64_t* p) { return {_mm512_load_si512(p)}; }

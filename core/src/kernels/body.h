@@ -4,6 +4,8 @@
 //   Bits             a register of kLanes bits: load, store, zero, &, ^, complement, full_add (a full adder), any;
 //                    kMostParts: how many equal parts load_parts can load from different addresses (1: there is no such
 //                    function); store_part stores the first of these parts; any_in_parts has one bit per part.
+//                    kOneCopy: whether a longer table of carries replaces the second copy of the weights, where memory
+//                    matters more than the first-level cache
 //                    kSplitsTrees: whether loads of one half of a long sum stay behind the other half. Else GCC for ARM
 //                    loads more than the registers hold
 //   Floats           a register of floats: kWidth (floats per register); kPointRegs and kRows (a tile of a matrix
@@ -50,6 +52,7 @@ constexpr Kernels make_kernels(const char* name) {
   Kernels kernels{};
   kernels.name = name;
   kernels.lanes = kLanes;
+  kernels.one_copy = Bits::kOneCopy;
   kernels.dense_signs = dense_signs;
   kernels.dense = dense;
   kernels.mean_abs = mean_abs;

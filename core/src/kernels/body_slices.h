@@ -1,7 +1,18 @@
 // Part of body.h: the kernels that count agreements, in slices of a block or for one vector. engine/bitsliced.cpp
 // derives the arithmetic.
 
-// Writes the table of carries of `pairs` pairs: pairs x 8 slices, or the first of kParts parts of each. `parity` is the
+// An odd initial value complements the parity p, the highest bit of the index of an entry (engine/bitsliced.cpp). Weights
+// have a copy of their indices for it, or the table repeats its first half behind the second one: then the same indices
+// find the entries with the other p if they are counted from the second half on.
+constexpr int kTableEntries = Bits::kOneCopy ? kMostEntries : kEntries;
+inline __attribute__((always_inline)) long shift_of(std::uint32_t start) {
+  return Bits::kOneCopy ? static_cast<long>(start & 1) * (kEntries / 2 * kSliceBytes) : 0;
+}
+inline __attribute__((always_inline)) const std::uint8_t* offsets_of(const BitslicedLayer& layer, std::uint32_t start) {
+  return layer.offsets[Bits::kOneCopy ? 0 : start & 1];
+}
+
+// Writes the table of carries of `pairs` pairs: pairs x kTableEntries slices, or the first of kParts parts of each. `parity` is the
 // running bit before these inputs and is updated to the one after them. (Register is Bits; as a parameter, it need not
 // have the functions for parts where there are none.)
 template <class Register, int kParts = 1>
@@ -14,13 +25,14 @@ inline void carries(const std::uint64_t* slices, int inputs, int pairs, Register
       carry.template store_part<kParts>(table + entry * kStep);
     }
   };
-  for (int k = 0; k < 2 * pairs; k += 2, table += kEntries * kStep) {
+  for (int k = 0; k < 2 * pairs; k += 2, table += kTableEntries * kStep) {
     const Register a = Register::load(slices + k * kWords);
     const Register b = k + 1 < inputs ? Register::load(slices + (k + 1) * kWords) : Register::zero();
     for (int entry = 0; entry < kEntries / 2; ++entry) {
       Register sum = parity;
       const Register carry = sum.full_add(entry & 2 ? a.complement() : a, entry & 1 ? b.complement() : b);
       put(entry, carry);
+      if (Bits::kOneCopy) put(kEntries + entry, carry);
       put(kEntries - 1 - entry, carry.complement());  // majority(~x, ~y, ~z) = ~majority(x, y, z)
     }
     parity.full_add(a, b);
@@ -36,7 +48,7 @@ inline __attribute__((always_inline)) Bits tree(const char* table, const std::ui
   } else {
     constexpr int half = 1 << (L - 1);
     const Bits x = tree<L - 1>(table, offsets, counter);
-    const Bits y = tree<L - 1>(table + half * kEntries * kSliceBytes, offsets + half, counter);
+    const Bits y = tree<L - 1>(table + half * kTableEntries * kSliceBytes, offsets + half, counter);
     return counter[L - 1].full_add(x, y);
   }
 }
@@ -81,7 +93,7 @@ struct Counter {
         carry = old & carry;
       }
       ripple(carry);
-      table += (kEntries * kSliceBytes) << L;
+      table += (kTableEntries * kSliceBytes) << L;
       offsets += 1 << L;
     }
     if constexpr (L > 0) add<L - 1>(table, offsets, pairs);
@@ -100,6 +112,8 @@ inline __attribute__((always_inline)) void count_from(const std::uint64_t* slice
   const char* table = reinterpret_cast<const char*>(scratch);
   Counter counter;
   counter.levels = layer.levels < kPartLevels ? kPartLevels : layer.levels;
+  const int entries = (layer.pairs < kPart ? layer.pairs : kPart) * kTableEntries;
+  const int kept = layer.pairs > kPart ? counter.levels : 0;  // only between two parts
   parity = Bits::zero();
   for (int first = 0; first < layer.pairs; first += kPart) {
     const int pairs = layer.pairs - first < kPart ? layer.pairs - first : kPart;
@@ -108,17 +122,18 @@ inline __attribute__((always_inline)) void count_from(const std::uint64_t* slice
     for (int i = 0; i < number; ++i) {
       const int m = which[i];
       const std::uint8_t* offsets =
-          layer.offsets[odd(m)] + static_cast<long>(first) * layer.outputs + static_cast<long>(m) * pairs;
-      counter.planes = scratch + (kPart * kEntries + i * counter.levels) * kWords;
+          offsets_of(layer, odd(m)) + static_cast<long>(first) * layer.outputs + static_cast<long>(m) * pairs;
+      const char* shifted = table + shift_of(odd(m));
+      counter.planes = scratch + (entries + i * kept) * kWords;
       if (first == 0) {
         begin(counter, m);
       } else {
         counter.load();
       }
       if (pairs == kPart) {
-        counter.ripple(tree<kPartLevels>(table, offsets, counter.low));
+        counter.ripple(tree<kPartLevels>(shifted, offsets, counter.low));
       } else {
-        counter.add<kPartLevels - 1>(table, offsets, pairs);
+        counter.add<kPartLevels - 1>(shifted, offsets, pairs);
       }
       counter.store();
       if (last) done(m, counter.planes);
@@ -160,7 +175,7 @@ inline __attribute__((always_inline)) Bits fires_of(const char* table, const Bit
   Bits counter[L];
   for (int level = 0; level < L; ++level) counter[level] = broadcast_bit(start >> (level + 1));
   return broadcast_bit(start >> (L + 1)) ^
-         tree<L>(table, layer.offsets[start & 1] + (static_cast<long>(m) << L), counter);
+         tree<L>(table + shift_of(start), offsets_of(layer, start) + (static_cast<long>(m) << L), counter);
 }
 
 template <class Fires>
@@ -178,14 +193,16 @@ struct Pair {
 
 template <int L>
 inline __attribute__((always_inline)) Pair tree_of_pair(const char* table, const std::uint8_t* first,
-                                                        const std::uint8_t* second, Bits (*counter)[2]) {
+                                                        const std::uint8_t* second, const long (&shifts)[2],
+                                                        Bits (*counter)[2]) {
   if constexpr (L == 0) {
-    return {tree<0>(table, first, nullptr), tree<0>(table, second, nullptr)};
+    return {tree<0>(table + shifts[0], first, nullptr), tree<0>(table + shifts[1], second, nullptr)};
   } else {
     constexpr int half = 1 << (L - 1);
-    const Pair x = tree_of_pair<L - 1>(table, first, second, counter);
+    const Pair x = tree_of_pair<L - 1>(table, first, second, shifts, counter);
     if constexpr (L == 5 && Bits::kSplitsTrees) asm volatile("" ::: "memory");
-    const Pair y = tree_of_pair<L - 1>(table + half * kEntries * kSliceBytes, first + half, second + half, counter);
+    const Pair y = tree_of_pair<L - 1>(table + half * kTableEntries * kSliceBytes, first + half, second + half, shifts,
+                                       counter);
     return {counter[L - 1][0].full_add(x.first, y.first), counter[L - 1][1].full_add(x.second, y.second)};
   }
 }
@@ -206,13 +223,14 @@ inline __attribute__((always_inline)) void pool_with(const char* table, const Bi
         places[i] = left != 0 ? __builtin_ctzll(left) : places[0];  // the last one alone: twice
         left &= left - 1;
         starts[i] = layer.start[first + places[i]];
-        offsets[i] = layer.offsets[starts[i] & 1] + (static_cast<long>(first + places[i]) << L);
+        offsets[i] = offsets_of(layer, starts[i]) + (static_cast<long>(first + places[i]) << L);
       }
       Bits counter[L][2];
       for (int level = 0; level < L; ++level) {
         for (int i = 0; i < 2; ++i) counter[level][i] = broadcast_bit(starts[i] >> (level + 1));
       }
-      const Pair carry = tree_of_pair<L>(table, offsets[0], offsets[1], counter);
+      const long shifts[2] = {shift_of(starts[0]), shift_of(starts[1])};
+      const Pair carry = tree_of_pair<L>(table, offsets[0], offsets[1], shifts, counter);
       const Bits tops[2] = {broadcast_bit(starts[0] >> (L + 1)) ^ carry.first,
                             broadcast_bit(starts[1] >> (L + 1)) ^ carry.second};
       for (int i = 0; i < 2; ++i) word |= static_cast<std::uint64_t>((tops[i] & valid).any()) << places[i];

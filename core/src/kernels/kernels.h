@@ -33,6 +33,7 @@ constexpr int kConstantCode = 31;  // T <= 0 or T > inputs: nothing depends on t
 
 constexpr int kMaxLevels = 15;
 constexpr int kEntries = 8;  // carries per pair of inputs
+constexpr int kMostEntries = kEntries + kEntries / 2;  // with those that are in the table twice, see Kernels::one_copy
 constexpr int kTile = 8;     // rows of weights per tile
 
 constexpr int kMostSlotSigns = 32;
@@ -42,7 +43,13 @@ constexpr int kMostSlotSigns = 32;
 constexpr int kPartLevels = 7;
 constexpr int kPart = 1 << kPartLevels;  // pairs per part
 constexpr int kBatch = 512;              // outputs per batch
-constexpr int kScratchSlices = kPart * kEntries + kBatch * kMaxLevels;
+
+// The slices of memory that the functions on a block need for a layer: its table of carries and, if it has several
+// parts, the counters of a batch; else those of one output.
+constexpr int scratch_slices(int inputs, int outputs) {
+  const int pairs = (inputs + 1) / 2, batch = outputs < kBatch ? outputs : kBatch;
+  return (pairs < kPart ? pairs : kPart) * kMostEntries + (pairs > kPart ? batch : 1) * kMaxLevels;
+}
 
 // act: 0 none, 1 relu, 2 hardtanh, written with the minimum and maximum that processors have. `static`, so that every
 // instruction set keeps its own copy.
@@ -58,8 +65,9 @@ static inline float activate(float x, int act) {
 struct Kernels {
   const char* name;
   int lanes;
+  bool one_copy;  // whether BitslicedLayer::offsets[1] is not read: the weights take half the memory
 
-  // Functions on a block. `scratch` is memory for kScratchSlices slices. Inputs and outputs do not overlap.
+  // Functions on a block. `scratch` is memory for scratch_slices() slices. Inputs and outputs do not overlap.
 
   // Slices of [sum over k of weight[m][k] x[k] >= bound[m]]. norms[m] is approximately the sum over k of
   // |weight[m][k]|; null is allowed and slower.

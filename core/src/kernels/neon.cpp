@@ -10,6 +10,7 @@ constexpr int kLanes = 128;
 
 struct Bits {
   static constexpr int kMostParts = 1;
+  static constexpr bool kOneCopy = false;
   static constexpr bool kSplitsTrees = true;
   uint64x2_t v;
   static Bits load(const std::uint64_t* p) { return {vld1q_u64(p)}; }

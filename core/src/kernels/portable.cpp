@@ -8,6 +8,7 @@ constexpr int kLanes = 64;
 
 struct Bits {
   static constexpr int kMostParts = 1;
+  static constexpr bool kOneCopy = true;
   static constexpr bool kSplitsTrees = false;
   std::uint64_t v;
   static Bits load(const std::uint64_t* p) { return {*p}; }

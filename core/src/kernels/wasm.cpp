@@ -12,6 +12,7 @@ constexpr int kLanes = 128;
 
 struct Bits {
   static constexpr int kMostParts = 1;
+  static constexpr bool kOneCopy = false;
   static constexpr bool kSplitsTrees = false;
   v128_t v;
   static Bits load(const std::uint64_t* p) { return {wasm_v128_load(p)}; }

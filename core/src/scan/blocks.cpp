@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <string>
 
@@ -11,22 +12,36 @@
 namespace bipointnet::scan {
 namespace {
 
-constexpr float kCell = 0.5F;  // so that both a block and the step between overlapping blocks are whole cells
-constexpr float kHalfSide = 0.5F;
-constexpr float kWidest = 1000;  // meters; a wider scan is probably in other units
+using Kind = BlockChannel::Kind;
 
-std::size_t cells_along(float extent) {
-  return std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(extent / kCell)));
+constexpr float kWidest = 1000;  // blocks; a wider scan is probably in other units
+constexpr std::size_t kOutliers = 20;  // one in so many points of a cell may lie below the ground
+constexpr std::size_t kBefore = 2, kBehind = 3;  // the cells around a block in which its ground is sought
+
+std::size_t cells_along(float extent, float cell) {
+  return std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(extent / cell)));
 }
 
 // The last cell includes its far edge; otherwise points on the edge would need a cell of their own.
-std::size_t cell_of(float coordinate, std::size_t cells) {
-  return std::min(static_cast<std::size_t>(coordinate / kCell), cells - 1);
+std::size_t cell_of(float coordinate, float cell, std::size_t cells) {
+  return std::min(static_cast<std::size_t>(coordinate / cell), cells - 1);
+}
+
+// The minimum of each cell and its neighbors from kBefore cells before it to kBehind cells behind it, along one axis.
+std::vector<float> minima(const std::vector<float>& grid, std::size_t cells, std::size_t stride) {
+  std::vector<float> found(grid);
+  for (std::size_t i = 0; i < grid.size(); ++i) {
+    const std::size_t at = i / stride % cells;
+    const std::size_t first = i - std::min(at, kBefore) * stride, last = i + std::min(cells - 1 - at, kBehind) * stride;
+    for (std::size_t other = first; other <= last; other += stride) found[i] = std::min(found[i], grid[other]);
+  }
+  return found;
 }
 
 }  // namespace
 
-Columns::Columns(const float* xyz, const float* rgb, std::size_t count) : xyz_(3 * count), rgb_(rgb) {
+Columns::Columns(const BlockLayout& layout, const float* xyz, const float* features, std::size_t count)
+    : layout_(layout), xyz_(3 * count), features_(features), feature_count_(layout.features().size()) {
   for (std::size_t axis = 0; axis < 3; ++axis) {
     float low = xyz[axis];
     for (std::size_t i = 0; i < count; ++i) low = std::min(low, xyz[3 * i + axis]);
@@ -37,34 +52,60 @@ Columns::Columns(const float* xyz, const float* rgb, std::size_t count) : xyz_(3
     }
   }
   const float widest = *std::max_element(size_.begin(), size_.end());
-  if (!(widest <= kWidest)) {
-    throw InputError("a scan " + std::to_string(std::llround(widest)) +
-                     " m wide, expected at most 1000 m; scale it to meters, or cut it");
+  if (!(widest <= kWidest * layout.side)) {
+    throw InputError("a scan " + std::to_string(std::llround(widest)) + " m wide, expected at most " +
+                     std::to_string(std::llround(kWidest * layout.side)) + " m; scale it to meters, or cut it");
   }
-  across_ = cells_along(size_[0]);
-  along_ = cells_along(size_[1]);
+  const float cell = layout.side / 2;
+  across_ = cells_along(size_[0], cell);
+  along_ = cells_along(size_[1], cell);
   starts_.resize(across_ * along_ + 1);
   std::vector<std::uint32_t> cells(count);
   for (std::size_t i = 0; i < count; ++i) {
-    cells[i] = static_cast<std::uint32_t>(cell_of(xyz_[3 * i], across_) * along_ + cell_of(xyz_[3 * i + 1], along_));
+    const std::size_t x = cell_of(xyz_[3 * i], cell, across_), y = cell_of(xyz_[3 * i + 1], cell, along_);
+    cells[i] = static_cast<std::uint32_t>(x * along_ + y);
     ++starts_[cells[i] + 1];
   }
   std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
   std::vector<std::uint32_t> next(starts_.begin(), starts_.end() - 1);
   order_.resize(count);
   for (std::size_t i = 0; i < count; ++i) order_[next[cells[i]]++] = static_cast<std::uint32_t>(i);
+  if (layout.has_height()) find_ground();
+}
+
+void Columns::find_ground() {
+  ground_.assign(across_ * along_, std::numeric_limits<float>::infinity());
+  std::vector<float> heights;
+  for (std::size_t cell = 0; cell < ground_.size(); ++cell) {
+    heights.clear();
+    for (std::size_t i = starts_[cell]; i < starts_[cell + 1]; ++i) heights.push_back(xyz_[3 * order_[i] + 2]);
+    if (heights.empty()) continue;
+    const auto rank = heights.begin() + static_cast<std::ptrdiff_t>(heights.size() / kOutliers);
+    std::nth_element(heights.begin(), rank, heights.end());
+    ground_[cell] = *rank;
+  }
+  ground_ = minima(minima(ground_, across_, along_), along_, 1);
 }
 
 void Columns::fill(const Block& block, float* channels) const {
-  std::array<float, 3> scale{};
-  for (std::size_t axis = 0; axis < 3; ++axis) scale[axis] = size_[axis] > 0 ? size_[axis] : 1;
+  std::array<float, 3> size{};
+  for (std::size_t axis = 0; axis < 3; ++axis) size[axis] = size_[axis] > 0 ? size_[axis] : 1;
   for (const std::size_t index : block.index) {
     const float* xyz = &xyz_[3 * index];
-    *channels++ = (xyz[0] - block.lowest[0]) - kHalfSide;  // two steps, so that the minimum is exactly -0.5
-    *channels++ = (xyz[1] - block.lowest[1]) - kHalfSide;
-    *channels++ = xyz[2];
-    if (rgb_ != nullptr) channels = std::copy_n(rgb_ + 3 * index, 3, channels);
-    for (std::size_t axis = 0; axis < 3; ++axis) *channels++ = xyz[axis] / scale[axis];
+    const float* feature = features_ + feature_count_ * index;
+    for (const BlockChannel& channel : layout_.channels) {
+      switch (channel.kind) {
+        // Three steps, so that the minimum is exactly -0.5.
+        case Kind::x: *channels++ = (xyz[0] - block.lowest[0]) / layout_.side - 0.5F; break;
+        case Kind::y: *channels++ = (xyz[1] - block.lowest[1]) / layout_.side - 0.5F; break;
+        case Kind::z: *channels++ = xyz[2] / layout_.side; break;
+        case Kind::height: *channels++ = (xyz[2] - block.ground) / layout_.side; break;
+        case Kind::share_x: *channels++ = xyz[0] / size[0]; break;
+        case Kind::share_y: *channels++ = xyz[1] / size[1]; break;
+        case Kind::share_z: *channels++ = xyz[2] / size[2]; break;
+        case Kind::feature: *channels++ = std::clamp(*feature++ / channel.scale, -1.0F, 1.0F); break;
+      }
+    }
   }
 }
 
@@ -94,6 +135,7 @@ void Cover::take_column(std::size_t corner) {
     inside_.insert(inside_.end(), columns_.order_.begin() + from, columns_.order_.begin() + to);
   }
   done_ = 0;
+  ground_ = columns_.ground_.empty() ? 0 : columns_.ground_[corner];
   for (std::size_t axis = 0; axis < 2; ++axis) {
     lowest_[axis] = columns_.size_[axis];
     for (const std::size_t index : inside_) lowest_[axis] = std::min(lowest_[axis], columns_.xyz_[3 * index + axis]);
@@ -108,6 +150,7 @@ bool Cover::next(Block& block) {
     take_column(corner_++);
   }
   block.lowest = lowest_;
+  block.ground = ground_;
   block.votes = std::min(points_, inside_.size() - done_);
   block.index.resize(points_);
   for (std::size_t i = 0; i < points_; ++i) block.index[i] = inside_[(done_ + i) % inside_.size()];

@@ -1,11 +1,13 @@
-// Rooms and scans as blocks: columns of 1 m x 1 m that a network labels one by one. bipointnet.data.blocks is the same
-// in NumPy, bit for bit; it explains the channels.
+// Rooms and scans as blocks: square columns that a network labels one by one. bipointnet.data.blocks is the same in
+// NumPy, bit for bit; it explains the channels.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "format/block_layout.h"
 
 namespace bipointnet::scan {
 
@@ -14,31 +16,35 @@ struct Block {
   std::vector<std::uint32_t> index;  // the points of the scan; some are repeated if the column has fewer
   std::size_t votes;                 // the first so many vote; the others only fill the block
   std::array<float, 2> lowest;       // the minimum of x and y in the column
+  float ground;                      // the height of the ground around it, if the layout has the channel `height`
 };
 
-// A scan whose points are sorted by cells of half a meter.
+// A scan whose points are sorted by cells; a block has two cells along each side.
 class Columns {
  public:
-  // xyz: `count` finite points in meters, z up. rgb: their colors from 0 to 1, or NULL; they must outlive the Columns.
-  // Throws InputError for a scan that is too wide.
-  Columns(const float* xyz, const float* rgb, std::size_t count);
-
-  std::size_t channels() const { return rgb_ == nullptr ? 6 : 9; }
+  // xyz: `count` finite points in meters, z up. features: those of the layout, point by point; both must outlive the
+  // Columns. Throws InputError for a scan that is too wide.
+  Columns(const BlockLayout& layout, const float* xyz, const float* features, std::size_t count);
 
   // Writes the channels of the points of a block.
   void fill(const Block& block, float* channels) const;
 
  private:
   friend class Cover;
+  void find_ground();
+
+  const BlockLayout& layout_;
   std::vector<float> xyz_;  // relative to the lowest corner of the scan
-  const float* rgb_;
+  const float* features_;
+  std::size_t feature_count_;
   std::array<float, 3> size_{};  // the maximum of xyz_
   std::size_t across_ = 1, along_ = 1;  // the number of cells along x and y; cell (x, y) has the number x * along_ + y
   std::vector<std::uint32_t> order_;    // the points sorted by cell
   std::vector<std::uint32_t> starts_;   // where each cell starts in order_, and its size at the end
+  std::vector<float> ground_;           // around the block that starts at each cell; empty without the channel `height`
 };
 
-// The overlapping blocks of a scan, one every half meter. A column with more than `points` points becomes several
+// The overlapping blocks of a scan, one every half side. A column with more than `points` points becomes several
 // blocks, each with points from all over the column.
 class Cover {
  public:
@@ -56,6 +62,7 @@ class Cover {
   std::size_t corner_ = 0;     // the next one to examine
   std::vector<std::uint32_t> inside_;  // the points of the column, shuffled
   std::array<float, 2> lowest_{};
+  float ground_ = 0;
   std::size_t done_ = 0;  // points of the column that have been in a block
 };
 

@@ -1,8 +1,8 @@
 #include "scan/label.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -77,9 +77,10 @@ void label_object(const Job& job, const float* xyz, std::size_t count) {
 
 // A scan is covered with overlapping blocks, and the logits of a point are added over the blocks that contain it, in the
 // order of the blocks.
-void label_scene(const Job& job, const float* xyz, const float* rgb, std::size_t count) {
+void label_scene(const Job& job, const float* xyz, const float* features, std::size_t count) {
   const std::size_t classes = job.model.network().classes.size(), width = job.accepted.size();
-  const Columns columns(xyz, rgb, count);
+  const BlockLayout& layout = job.model.network().blocks;
+  const Columns columns(layout, xyz, features, count);
   Cover cover(columns, job.points);
   std::vector<Block> blocks(job.batch());
   std::vector<float> channels, logits, votes(count * width);
@@ -87,7 +88,7 @@ void label_scene(const Job& job, const float* xyz, const float* rgb, std::size_t
     std::size_t filled = 0;
     while (filled < blocks.size() && (more = cover.next(blocks[filled]))) ++filled;
     if (filled == 0) break;
-    const std::size_t size = job.points * columns.channels();
+    const std::size_t size = job.points * layout.channels.size();
     channels.resize(filled * size);
     for (std::size_t i = 0; i < filled; ++i) columns.fill(blocks[i], &channels[i * size]);
     job.predict(channels, filled, logits);
@@ -105,12 +106,34 @@ void label_scene(const Job& job, const float* xyz, const float* rgb, std::size_t
   }
 }
 
-void check_numbers(const float* numbers, std::size_t count, const char* what, float low, float high) {
+void check_coordinates(const float* xyz, std::size_t count) {
   for (std::size_t i = 0; i < 3 * count; ++i) {
-    if (numbers[i] >= low && numbers[i] <= high) continue;
-    throw InputError(std::string(what) + " of point " + std::to_string(i / 3) + ": " + std::to_string(numbers[i]) +
-                     ", expected " + (high == 1 ? "0 to 1" : "finite numbers"));
+    if (std::isfinite(xyz[i])) continue;
+    throw InputError("the coordinates of point " + std::to_string(i / 3) + ": " + std::to_string(xyz[i]) +
+                     ", expected finite numbers");
   }
+}
+
+// Colors are numbers from 0 to 1; other features are finite.
+void check_features(const BlockLayout& layout, const float* features, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const BlockChannel& channel : layout.channels) {
+      if (channel.kind != BlockChannel::Kind::feature) continue;
+      const float value = *features++;
+      if (channel.is_color() ? value >= 0 && value <= 1 : std::isfinite(value)) continue;
+      throw InputError("the feature " + channel.name + " of point " + std::to_string(i) + ": " + std::to_string(value) +
+                       ", expected " + (channel.is_color() ? "0 to 1" : "finite numbers"));
+    }
+  }
+}
+
+// "red, green and blue"
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
+  }
+  return text;
 }
 
 }  // namespace
@@ -127,29 +150,30 @@ std::size_t training_points(const Network& network) {
   return kDefaultPoints;
 }
 
-void label(const Model& model, const float* xyz, const float* rgb, std::size_t count, int category, unsigned threads,
-           int* labels) {
+void label(const Model& model, const float* xyz, const float* features, std::size_t count, int category,
+           unsigned threads, int* labels) {
   const Network& network = model.network();
-  const auto channels = network.channels;
-  constexpr float kLargest = std::numeric_limits<float>::max();
   check_point_count(count);
-  check_numbers(xyz, count, "the coordinates", -kLargest, kLargest);
+  check_coordinates(xyz, count);
   Job job{model, training_points(network), accepted_classes(network, category), category, threads, labels};
   if (network.task != Task::semantic) {
-    if (channels != 3) {
-      throw InputError("a model that reads " + std::to_string(channels) + " channels per point, expected 3: x, y, z");
+    if (network.channels != 3) {
+      throw InputError("a model that reads " + std::to_string(network.channels) +
+                       " channels per point, expected 3: x, y, z");
     }
     job.points = std::min(job.points, count);
     return label_object(job, xyz, count);
   }
-  if (channels != 6 && channels != 9) {
-    throw InputError("a model of blocks that reads " + std::to_string(channels) +
-                     " channels per point, expected 6, or 9 with colors");
+  const BlockLayout& layout = network.blocks;
+  if (layout.side == 0) {
+    throw InputError("a model that does not say how scans are cut into blocks, expected the key `blocks` in its file");
   }
-  if (channels == 6) return label_scene(job, xyz, nullptr, count);
-  if (rgb == nullptr) throw InputError("no colors, which the model reads, expected red, green and blue per point");
-  check_numbers(rgb, count, "the colors", 0, 1);
-  label_scene(job, xyz, rgb, count);
+  const std::vector<std::string> names = layout.features();
+  if (!names.empty()) {
+    if (features == nullptr) throw InputError("no features, expected " + listed(names) + " per point");
+    check_features(layout, features, count);
+  }
+  label_scene(job, xyz, features, count);
 }
 
 }  // namespace bipointnet::scan

@@ -12,10 +12,10 @@ std::size_t training_points(const Network& network);
 
 // Writes the class of each of `count` points, as bipointnet.label does, for a model with logits per point.
 //   xyz       finite coordinates; for a model with task semantic in meters, z up
-//   rgb       colors from 0 to 1, or NULL; a model with task semantic and 9 channels reads them
+//   features  those of the model's blocks, point by point, or NULL for a model without any
 //   category  the category of the object, -1 for a model without categories
 // Throws InputError.
-void label(const Model& model, const float* xyz, const float* rgb, std::size_t count, int category, unsigned threads,
-           int* labels);
+void label(const Model& model, const float* xyz, const float* features, std::size_t count, int category,
+           unsigned threads, int* labels);
 
 }  // namespace bipointnet::scan

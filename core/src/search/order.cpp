@@ -33,10 +33,8 @@ void sort_by_code(std::vector<std::uint64_t>& pairs) {
   }
 }
 
-std::vector<std::uint32_t> elements_of(const std::vector<std::uint64_t>& pairs) {
-  std::vector<std::uint32_t> elements(pairs.size());
+void elements_of(const std::vector<std::uint64_t>& pairs, std::vector<std::uint32_t>& elements) {
   for (std::size_t i = 0; i < pairs.size(); ++i) elements[i] = static_cast<std::uint32_t>(pairs[i]);
-  return elements;
 }
 
 // An integer that compares like the float; -0 becomes +0.
@@ -106,10 +104,11 @@ std::vector<std::uint32_t> ranked(Rows ties, std::size_t count) {
     std::iota(order.begin(), order.end(), 0u);
     return order;
   }
+  std::vector<std::uint32_t> order(count);
   std::vector<std::uint64_t> pairs(count);
   for (std::size_t i = 0; i < count; ++i) pairs[i] = std::uint64_t{sortable(ties.numbers[i * ties.channels])} << 32 | i;
   sort_by_code(pairs);
-  std::vector<std::uint32_t> order = elements_of(pairs);
+  elements_of(pairs, order);
   std::vector<Coded> run;
   for_runs(count, [&](std::size_t i) { return pairs[i] >> 32; },
            [&](std::size_t start, std::size_t end) { sort_run(ties, order.data() + start, end - start, run); });
@@ -122,6 +121,7 @@ std::vector<std::uint32_t> along_curve(const Aligned<double>& places, std::size_
   const int fine = count <= 1 << 10 ? 5 : count <= 1 << 16 ? 8 : 10;  // bits per channel: two, three or four digits
   const std::int32_t most = (1 << fine) - 1;
   const double scale = std::ldexp(1.0, fine - bits);
+  std::vector<std::uint32_t> order(count);  // before the pairs: no hole of the heap stays in front of it
   std::vector<std::uint64_t> pairs(count);
   for (std::size_t i = 0; i < count; ++i) {
     std::uint32_t code = 0;
@@ -132,7 +132,8 @@ std::vector<std::uint32_t> along_curve(const Aligned<double>& places, std::size_
     pairs[i] = std::uint64_t{code} << 32 | i;
   }
   sort_by_code(pairs);
-  return elements_of(pairs);
+  elements_of(pairs, order);
+  return order;
 }
 
 }  // namespace bipointnet::search

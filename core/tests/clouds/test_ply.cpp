@@ -286,7 +286,7 @@ void hostile_lists_are_refused() {
 }
 
 void a_polygon_of_many_corners_is_cut_in_linear_time() {
-  constexpr std::size_t corners = 300000;
+  constexpr std::size_t corners = kSmallMemory ? 30000 : 300000;
   for (const char* layout : kLayouts) {
     PlyWriter writer(layout);
     for (int i = 0; i < 3; ++i) writer.put("float", Numbers{double(i), double(i * i), 0}).end();

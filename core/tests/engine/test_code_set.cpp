@@ -19,10 +19,10 @@ void check_numbers() {
   CodeSet set;
   for (const std::size_t channels : {40, 64, 65, 200}) {
     const std::size_t words = (channels + 63) / 64;
-    set.reset(channels, find_kernels("portable"));
+    set.reset(channels, find_kernels("portable"), channels * channels);
     for (std::uint64_t i = 0; i < 30000; ++i) {
       std::vector<std::uint64_t> code(words, 7);
-      code[i % words] = i % 9000 << 16;
+      code[static_cast<std::size_t>(i) % words] = i % 9000 << 16;
       const std::uint32_t number = set.insert(code.data());
       if (i < 9000) CHECK_EQUAL(number, static_cast<std::uint32_t>(i));
       CHECK(std::equal(code.begin(), code.end(), set.code(number)));
@@ -37,12 +37,12 @@ void check_lanes() {
     for (const std::size_t width : {1, 4, 8}) {
       const std::size_t words = (channels + 63) / 64;
       CodeSet all, parts[2];
-      all.reset(channels, find_kernels("portable"));
-      parts[0].reset(channels, find_kernels("portable"));
-      parts[1].reset(channels, find_kernels("portable"));
+      all.reset(channels, find_kernels("portable"), 100 * width);
+      parts[0].reset(channels, find_kernels("portable"), 100 * width);
+      parts[1].reset(channels, find_kernels("portable"), 100 * width);
       std::set<std::vector<std::uint64_t>> expected;
       for (int block = 0; block < 6; ++block) {
-        const std::size_t count = 1 + rng() % (64 * width);
+        const std::size_t count = 1 + static_cast<std::size_t>(rng() % (64 * width));
         std::vector<std::uint64_t> slices(channels * width);
         // Few channels vary, so that codes repeat.
         for (std::size_t k = 0; k < channels; ++k) {
@@ -50,7 +50,7 @@ void check_lanes() {
         }
         std::vector<std::uint32_t> numbers;
         all.insert_lanes(slices.data(), width, 0, count, &numbers);
-        const std::size_t middle = rng() % count;
+        const auto middle = static_cast<std::size_t>(rng() % count);
         parts[block % 2].insert_lanes(slices.data(), width, 0, middle, nullptr);
         parts[block % 2].insert_lanes(slices.data(), width, middle, count - middle, nullptr);
         CHECK_EQUAL(numbers.size(), count);

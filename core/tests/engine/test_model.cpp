@@ -1,5 +1,6 @@
 // Networks with logits of the cloud, compared with the interpreter of naive.h; and the errors of predict().
 #include <algorithm>
+#include <stdexcept>
 #include <string>
 
 #include "at_once.h"
@@ -181,6 +182,26 @@ void check_normalizing(Normalize how) {
   engines.check(std::vector<float>(30, -0.0f), false);
 }
 
+// A model that only predicts has the same logits, and refuses to trace: its weights are freed.
+void check_predicts_only() {
+  Network network = vanilla(3, 40, 64, 70, Pool::max, true);
+  CHECK(set_golden(network));
+  const std::vector<float> cloud = random::random_cloud(source(), 10, 3, false);
+  for (const Kernels* kernels : available_kernels()) {
+    const Model model(network, *kernels, false, true);
+    std::vector<float> logits(7);
+    model.predict(cloud.data(), 1, 10, false, 1, -1, logits.data());
+    CHECK(same_bits(logits, naive::logits(network, cloud, false, -1)));
+    std::string message;
+    try {
+      model.trace(cloud.data(), 10, false, -1);
+    } catch (const std::logic_error& error) {
+      message = error.what();
+    }
+    CHECK_EQUAL(message, "trace() of a model that only predicts: its weights are freed");
+  }
+}
+
 void check_errors() {
   Network network = vanilla(3, 8, 8, 8, Pool::max, true);
   CHECK(set_golden(network));
@@ -356,6 +377,7 @@ int main() {
   check_ranks();
   check_normalizing(Normalize::mean);
   check_normalizing(Normalize::box);
+  check_predicts_only();
   check_errors();
   check_search_range();
   check_many_threads();

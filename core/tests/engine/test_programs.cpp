@@ -22,7 +22,7 @@ void check_program(std::uint64_t seed, const random::Bounds& bounds, std::initia
 }  // namespace
 
 int main() {
-  const std::uint64_t step = slow() ? 5 : 1;
+  const std::uint64_t step = kSmallMemory ? 20 : slow() ? 5 : 1;
   for (std::uint64_t seed = 0; seed < 250; seed += step) check_program(seed, {80, 24, 3, 4, 24}, {1, 2, 9, 65, 130});
   for (std::uint64_t seed = 1000; seed < 1060; seed += step) check_program(seed, {40, 8, 2, 2, 14}, {257, 512, 1000});
   for (std::uint64_t seed = 2000; seed < 2060; seed += step) check_program(seed, {300, 130, 2, 2, 10}, {1, 129, 300});

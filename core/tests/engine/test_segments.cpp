@@ -144,7 +144,7 @@ void check_many_clouds(Network network, std::size_t points) {
 void check_large_clouds() {
   Network network = alone(50);
   CHECK(set_golden(network));
-  const int points = 30000;
+  const int points = kSmallMemory ? 3000 : 30000;
   const std::vector<float> cloud = random::random_cloud(source(), points, 3, true);
   for (const Kernels* kernels : available_kernels()) {
     const Model model(network, *kernels);

@@ -197,7 +197,7 @@ void test_the_order_of_keys_and_tensors_is_free() {
 void test_every_truncation_is_refused() {
   for (const PackedFile& file : all_files()) {
     const Bytes bytes = file.bytes();
-    for (std::size_t size = 0; size < bytes.size(); ++size) CHECK(!error_of(bytes.data(), size).empty());
+    for (std::size_t size = 0; size < bytes.size(); size += kSmallMemory ? 5 : 1) CHECK(!error_of(bytes.data(), size).empty());
   }
   CHECK(!error_of(nullptr, 0).empty());
 }
@@ -210,7 +210,7 @@ void test_every_changed_byte_gives_a_network_or_an_error() {
   const Bytes file = small_file().bytes();
   long refused = 0;
   long total = 0;
-  for (std::size_t at = 0; at + kChecksumBytes < file.size(); ++at) {
+  for (std::size_t at = 0; at + kChecksumBytes < file.size(); at += kSmallMemory ? 5 : 1) {
     for (std::size_t i = 0; i < others.size(); ++i, ++total) {
       const auto other = static_cast<std::uint8_t>(others[i]);
       Bytes bytes = file;

@@ -1,5 +1,7 @@
 // The keys of the manifest: names, task, categories, parts and the golden vector.
+#include "format/block_layout.h"
 #include "format/format_errors.h"
+#include "format/json.h"
 
 using namespace bipointnet;
 
@@ -41,6 +43,53 @@ void test_the_keys_are_checked() {
   CHECK_ERROR(limited("1.5"), "manifest: max_points 1.5");
   CHECK_ERROR(error_after_manifest(segments_file(), "\"normalize\"", "\"max_points\":5,\"normalize\""),
               "manifest: max_points with task part, expected task classify");
+}
+
+void test_blocks_are_checked() {
+  CHECK_ERROR(error_after_manifest(segments_file(), "\"normalize\"", "\"blocks\":{},\"normalize\""),
+              "manifest: blocks with task part, expected task semantic");
+  const auto read = [](const std::string& text, int channels) -> std::string {
+    const Json json(text, "manifest");
+    try {
+      read_blocks(json.root(), "blocks", channels);
+      return "";
+    } catch (const FormatError& error) {
+      return error.what();
+    }
+  };
+  const auto with = [&](const std::string& side, const std::string& channels, int count) {
+    return read("{\"side\":" + side + ",\"unit\":\"m\",\"up\":\"z\",\"channels\":[" + channels + "]}", count);
+  };
+  const std::string xyz = "\"x\",\"y\",\"height\"";
+  const std::string intensity = "{\"field\":\"intensity\",\"scale\":2500}";
+  CHECK_EQUAL(with("20", xyz, 3), "");
+  CHECK_EQUAL(with("0.5", xyz + ",\"red\",\"green\",\"blue\"," + intensity + ",\"x/size\"", 8), "");
+  CHECK_ERROR(with("0", xyz, 3), "blocks: side 0, expected 1/1024 to 1048576 meters");
+  CHECK_ERROR(with("-1", xyz, 3), "blocks: side -1");
+  CHECK_ERROR(with("1e9", xyz, 3), "blocks: side 1e9");
+  CHECK_ERROR(with("\"1\"", xyz, 3), "blocks: side \"1\", expected a number");
+  CHECK_ERROR(with("1", xyz, 4), "blocks: channels with 3 items, expected 4");
+  CHECK_ERROR(with("1", "\"y\",\"x\",\"z\"", 3), "blocks: the first channels y, x and z, expected x, y, and z or height");
+  CHECK_ERROR(with("1", "\"x\",\"y\",\"red\"", 3), "blocks: the first channels x, y and red");
+  CHECK_ERROR(with("1", xyz + ",\"x\"", 4), "blocks: channel 3: \"x\", expected each channel once");
+  CHECK_ERROR(with("1", xyz + ",\"intensity\"", 4), "blocks: channel 3: \"intensity\", expected x, y, z, height,");
+  CHECK_ERROR(with("1", xyz + ",7", 4), "blocks: channel 3: 7, expected an object");
+  CHECK_ERROR(with("1", xyz + "," + intensity + "," + intensity, 5), "blocks: channel 4: an object, expected each channel once");
+  const auto field = [&](const std::string& name, const std::string& scale) {
+    return with("1", xyz + ",{\"field\":" + name + ",\"scale\":" + scale + "}", 4);
+  };
+  CHECK_EQUAL(field("\"nx\"", "1"), "");
+  CHECK_ERROR(field("\"red\"", "1"), "blocks: channel 3: field \"red\", expected the name of a column that is not a color");
+  CHECK_ERROR(field("\"x\"", "1"), "blocks: channel 3: field \"x\", expected a name that is not a coordinate");
+  CHECK_ERROR(field("\"\"", "1"), "blocks: channel 3: field \"\"");
+  CHECK_ERROR(field("\"a\\u0000\"", "1"), "blocks: channel 3: field");
+  CHECK_ERROR(field("\"a\"", "0"), "blocks: channel 3: scale 0, expected a number above 0");
+  CHECK_ERROR(field("\"a\"", "-2"), "blocks: channel 3: scale -2");
+  CHECK_ERROR(field("\"a\"", "1e300"), "blocks: channel 3: scale 1e300");
+  CHECK_ERROR(read("{\"side\":1,\"unit\":\"ft\",\"up\":\"z\",\"channels\":[]}", 3), "blocks: unit \"ft\", expected m");
+  CHECK_ERROR(read("{\"side\":1,\"unit\":\"m\",\"up\":\"y\",\"channels\":[]}", 3), "blocks: up \"y\", expected z");
+  CHECK_ERROR(read("{\"side\":1,\"unit\":\"m\",\"up\":\"z\"}", 3), "blocks: no key channels");
+  CHECK_ERROR(read("[]", 3), "blocks: a list, expected an object");
 }
 
 void test_the_golden_vector_is_checked() {
@@ -148,6 +197,7 @@ void test_parts_are_checked() {
 
 int main() {
   test_the_keys_are_checked();
+  test_blocks_are_checked();
   test_the_golden_vector_is_checked();
   test_the_golden_vector_has_one_row_per_point();
   test_the_task_is_checked();

@@ -60,7 +60,7 @@ void test_the_length_of_the_header_is_checked() {
   CHECK_ERROR(with_length(0, 0), "header: no '{'");
   CHECK_ERROR(with_length(16, 8), "file: cut short after 16 bytes, expected 24");
   CHECK_ERROR(with_length(~std::uint64_t{0}, 8), "length 18446744073709551615, expected at most 16777216");
-  CHECK_ERROR(with_length((16u << 20) + 8, (16u << 20) + 8), "header: length 16777224");
+  if (!kSmallMemory) CHECK_ERROR(with_length((16u << 20) + 8, (16u << 20) + 8), "header: length 16777224");
   CHECK_ERROR(with_length(9, 16), "header: length 9, expected a multiple of 8");
   CHECK_ERROR(with_length(16, 16), "header: no '{'");
 }

@@ -63,7 +63,7 @@ void check_elements(const Kernels& kernels, const Aligned<std::uint64_t>& slices
   const int lanes = kernels.lanes, outputs = static_cast<int>(a.size());
   const Thresholds counting = sliced.counting();
   const BitslicedLayer layer = sliced.layer(counting);
-  Aligned<std::uint64_t> scratch(at(kScratchSlices * lanes / 64));
+  Aligned<std::uint64_t> scratch(at(scratch_slices(layer.inputs, outputs) * lanes / 64));
   Aligned<std::uint8_t> low(at(outputs * lanes)), high(at(outputs * lanes));
   kernels.bilinear_counts(slices.data(), layer, scratch.data(), low.data(), high.data());
   std::vector<float> factors(at(lanes));
@@ -110,14 +110,19 @@ void check_bilinear(const Kernels& kernels, int inputs, int outputs) {
   const int lanes = kernels.lanes, words = lanes / 64;
   const std::vector<std::uint64_t> weight = random_bits(outputs, inputs);
   const std::vector<int> threshold = random_thresholds(inputs, outputs), other = random_thresholds(inputs, outputs);
-  const BitslicedWeights sliced(weight, inputs, outputs);
+  const BitslicedWeights sliced(weight.data(), inputs, outputs, kernels.one_copy);
   const Thresholds thresholds = sliced.thresholds(threshold), pool_thresholds = sliced.thresholds(other),
                    counts = sliced.counting();
-  Aligned<std::uint64_t> slices(at(inputs * words)), scratch(at(kScratchSlices * words)), mask(at(words));
+  Aligned<std::uint64_t> slices(at(inputs * words)), mask(at(words));
+  Aligned<std::uint64_t> scratch(at(scratch_slices(inputs, outputs) * words));
   Aligned<std::uint64_t> out(at(outputs * words)), both(at(outputs * words));
   for (std::uint64_t& word : slices) word = rng();
   for (std::uint64_t& word : mask) word = rng() & rng();
   kernels.bilinear(slices.data(), sliced.layer(thresholds), scratch.data(), out.data());
+  BitslicedWeights fixed(weight.data(), inputs, outputs, true);
+  if (!kernels.one_copy) fixed.fix(thresholds);
+  kernels.bilinear(slices.data(), fixed.layer(thresholds), scratch.data(), both.data());
+  CHECK(both == out);
   std::vector<std::uint64_t> fired(words_for(at(outputs)), 0), expected(words_for(at(outputs)), 0), with_both;
   fired[0] = expected[0] = 1;  // an output that fired before stays set
   with_both = fired;
@@ -150,7 +155,7 @@ void check_bilinear(const Kernels& kernels, int inputs, int outputs) {
     }
     std::vector<std::uint64_t> of_rows(words_for(at(outputs)), 0);
     of_rows[0] = 2;
-    kernels.bilinear_pool_rows(rows.data(), count, sliced.layer(pool_thresholds), tiled(weight, inputs, outputs).data(),
+    kernels.bilinear_pool_rows(rows.data(), count, sliced.layer(pool_thresholds), tiled(weight.data(), inputs, outputs).data(),
                                of_rows.data());
     CHECK(of_rows == wanted);
   }
@@ -287,7 +292,7 @@ void check_close_signs(const Kernels& kernels, int inputs, int outputs, float sc
 void check_vectors(const Kernels& kernels, int inputs, int outputs) {
   const std::vector<std::uint64_t> bits = random_bits(1, inputs), weight = random_bits(outputs, inputs);
   std::vector<int> counts(at(outputs + kTile));
-  kernels.agreements(bits.data(), tiled(weight, inputs, outputs).data(), inputs, outputs, counts.data());
+  kernels.agreements(bits.data(), tiled(weight.data(), inputs, outputs).data(), inputs, outputs, counts.data());
   std::vector<float> x(at(inputs)), columns(at(inputs * outputs)), bias(at(outputs)), y(at(outputs));
   fill(x);
   fill(columns);

@@ -63,13 +63,27 @@ void check_surface() {
   CHECK(std::equal(fewer.begin(), fewer.end(), points.begin()));
 }
 
+BlockLayout layout_of(float side, const std::vector<std::string>& names) {
+  using Kind = BlockChannel::Kind;
+  BlockLayout layout{side, {}};
+  for (const std::string& name : names) {
+    const std::vector<std::string> places = {"x", "y", "z", "height", "x/size", "y/size", "z/size"};
+    const auto at = std::find(places.begin(), places.end(), name) - places.begin();
+    layout.channels.push_back({static_cast<Kind>(at), name, name == "intensity" ? 200.0F : 1.0F});
+  }
+  return layout;
+}
+
 // Every point votes once in each block that contains it, and a block is at most 1 m wide.
 void check_blocks() {
+  const BlockLayout layout = layout_of(1, {"x", "y", "z", "red", "green", "blue", "x/size", "y/size", "z/size"});
+  CHECK_EQUAL(layout.features().size(), 3u);
   for (const std::size_t count : {1u, 50u, 3000u}) {
     for (const float width : {0.0F, 0.4F, 1.0F, 2.6F}) {
       const std::vector<float> xyz = random_points(count, width, static_cast<unsigned>(count));
-      const scan::Columns columns(xyz.data(), xyz.data(), count);
-      CHECK_EQUAL(columns.channels(), 9u);
+      std::vector<float> colors(xyz);
+      for (float& color : colors) color /= 4;
+      const scan::Columns columns(layout, xyz.data(), colors.data(), count);
       scan::Cover cover(columns, 64);
       scan::Block block;
       std::vector<int> votes(count);
@@ -81,9 +95,8 @@ void check_blocks() {
         columns.fill(block, channels.data());
         for (std::size_t i = 0; i < 64; ++i) {
           const float* row = &channels[9 * i];
-          const float* point = &xyz[3 * block.index[i]];
           CHECK(row[0] >= -0.5F && row[0] <= 0.5F && row[1] >= -0.5F && row[1] <= 0.5F);
-          CHECK(std::equal(row + 3, row + 6, point));
+          CHECK(std::equal(row + 3, row + 6, &colors[3 * block.index[i]]));
           for (std::size_t axis = 6; axis < 9; ++axis) CHECK(row[axis] >= 0 && row[axis] <= 1);
         }
       }
@@ -93,10 +106,36 @@ void check_blocks() {
   }
   const float far[6] = {0, 0, 0, 1001, 0, 0};
   try {
-    scan::Columns(far, nullptr, 2);
+    scan::Columns(layout_of(1, {"x", "y", "z"}), far, nullptr, 2);
     CHECK(false);
   } catch (const InputError& error) {
     CHECK(std::string(error.what()).find("1001 m wide, expected at most 1000 m") != std::string::npos);
+  }
+}
+
+// Lengths are divided by the side, heights start at the lowest cell around a block, features are scaled and clamped.
+void check_channels() {
+  const BlockLayout layout = layout_of(20, {"x", "y", "height", "intensity"});
+  const std::size_t count = 4000;
+  std::vector<float> xyz = random_points(count, 100, 1), intensity(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    xyz[3 * i + 2] = i % 2 == 0 ? 3.0F : 7.0F;  // the ground and what stands on it
+    intensity[i] = static_cast<float>(i % 3) * 150;
+  }
+  xyz[2] = -90;  // an outlier
+  const scan::Columns columns(layout, xyz.data(), intensity.data(), count);
+  scan::Cover cover(columns, 128);
+  scan::Block block;
+  std::vector<float> channels(128 * 4);
+  while (cover.next(block)) {
+    columns.fill(block, channels.data());
+    for (std::size_t i = 0; i < 128; ++i) {
+      const float* row = &channels[4 * i];
+      CHECK(row[0] >= -0.5F && row[0] <= 0.5F && row[1] >= -0.5F && row[1] <= 0.5F);
+      const std::uint32_t index = block.index[i];
+      if (index > 0) CHECK_EQUAL(row[2], index % 2 == 0 ? 0.0F : 4.0F / 20);
+      CHECK_EQUAL(row[3], index % 3 == 0 ? 0.0F : index % 3 == 1 ? 0.75F : 1.0F);
+    }
   }
 }
 
@@ -135,6 +174,7 @@ int main() {
   check_shuffle();
   check_surface();
   check_blocks();
+  check_channels();
   check_label();
   return check_report();
 }

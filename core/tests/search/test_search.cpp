@@ -140,7 +140,8 @@ void test_nearest_in_feature_spaces(const Kernels& kernels) {
     check_nearest(kernels, centers, points, draw(random, Shape::normal, n, 3), c % 9 + 1, 1);
   }
   for (const std::size_t c : {16u, 64u, 129u, 600u}) {
-    const Numbers points = draw(random, Shape::normal, 1500, c), centers = draw(random, Shape::normal, 9, c);
+    const std::size_t n = kSmallMemory && c == 600 ? 750 : 1500;
+    const Numbers points = draw(random, Shape::normal, n, c), centers = draw(random, Shape::normal, 9, c);
     const auto check = [&](Rows around, std::size_t slots) {
       check_groups(Searches(kernels, 1).nearest(around, points.rows(), points.rows(), slots, 1),
                    naive::nearest(around, points.rows(), points.rows(), slots, 1));
@@ -168,8 +169,9 @@ void test_more_is_asked_than_there_is(const Kernels& kernels) {
 // More centers than one thread takes at once; large groups, which are not sorted by counting.
 void test_threads_do_not_matter(const Kernels& kernels) {
   std::mt19937 random(4);
-  const Numbers points = draw(random, Shape::normal, 1100, 3), features = draw(random, Shape::lattice, 1100, 40);
-  std::vector<float> density(1100), again(1100);
+  constexpr std::size_t n = 1100;
+  const Numbers points = draw(random, Shape::normal, n, 3), features = draw(random, Shape::lattice, n, 40);
+  std::vector<float> density(n), again(n);
   Searches(kernels, 1).density(points.rows(), 0.1, density.data());
   CHECK(density == naive::density(points.rows(), 0.1));
   const Rows p = points.rows(), f = features.rows();
@@ -240,9 +242,10 @@ void test_searches_share_points(const Kernels& kernels) {
   }
 }
 
-// Equal rows with as many channels as a file may have.
+// Equal rows with as many channels as a file may have, or as fit into a small memory.
 void test_wide_rows(const Kernels& kernels) {
-  Numbers wide{std::vector<float>(3 * 32766, 0.5f), 32766};
+  constexpr std::size_t channels = kSmallMemory ? 8000 : 32766;
+  Numbers wide{std::vector<float>(3 * channels, 0.5f), channels};
   wide.numbers.back() = -1;  // the third one is first
   CHECK(Searches(kernels, 1).nearest(wide.rows(), wide.rows(), wide.rows(), 1, 1).indices ==
         (std::vector<std::uint32_t>{0, 0, 2}));

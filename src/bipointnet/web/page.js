@@ -2,7 +2,7 @@
 const part = id => document.getElementById(id);
 const data = JSON.parse(part("data").textContent); // { worker, wasm, models, samples, colors }
 const viewer = new Viewer(part("view"));
-const models = new Map(); // name -> bytes
+const models = new Map(); // name -> bytes, of those that were used
 let facts; // of the model
 let shown = null; // the cloud: { name, count, format, dropped, notes }
 
@@ -53,19 +53,45 @@ function showError(text) {
   part("error").hidden = text === "";
 }
 
-async function useModel(name, bytes = models.get(name)) {
-  facts = await ask("model", { bytes });
-  if (!models.has(name)) part("model").append(new Option(name));
+async function useModel(name, given) {
+  const bytes = given ?? models.get(name) ?? await unpacked(data.models[name]);
+  part("model").value = facts?.name ?? ""; // as long as it is not loaded
+  facts = { name, ...await ask("model", { bytes }) };
+  if (!models.has(name) && !(name in data.models)) part("model").append(new Option(name));
   models.set(name, bytes);
   part("model").value = name;
   part("category").replaceChildren(...facts.categories.map(each => new Option(each)));
   part("category-row").hidden = facts.categories.length === 0;
+  chooseCategory();
+}
+
+// Samples of rooms are for models that label rooms. If the one that is shown does not fit, the first that does replaces it.
+async function useFittingSample() {
+  const [buttons, rooms] = [[...part("samples").children], facts.task === "semantic"];
+  buttons.forEach((button, index) => { button.hidden = data.samples[index].room === !rooms; });
+  const pressed = buttons.findIndex(button => button.getAttribute("aria-pressed") === "true");
+  const first = buttons.findIndex(button => !button.hidden);
+  if (first >= 0 && (shown === null || (pressed >= 0 && buttons[pressed].hidden))) await useSample(first);
+}
+
+async function useSample(index) {
+  const { name, up, content } = data.samples[index];
+  await useCloud(name, await unpacked(content), up);
+  press(part("samples").children[index]);
 }
 
 async function useCloud(name, bytes, up = null) {
   const found = await ask("cloud", { name, bytes });
   shown = { name, ...found };
   part("up").value = up ?? facts.up ?? "z";
+  chooseCategory();
+}
+
+// The category that is the first word of the name of the cloud, if there is one.
+function chooseCategory() {
+  const word = shown?.name.toLowerCase().match(/^[a-z]*/)[0];
+  const named = facts.categories.find(each => each.toLowerCase() === word);
+  if (named) part("category").value = named;
 }
 
 // If it fails, no answer stands there that belongs to another model or cloud.
@@ -139,6 +165,7 @@ async function openFile(file) {
   const bytes = new Uint8Array(await file.arrayBuffer());
   if (file.name.toLowerCase().endsWith(".bpn")) {
     await useModel(file.name, bytes);
+    await useFittingSample();
   } else {
     await useCloud(file.name, bytes);
     press(null);
@@ -150,15 +177,13 @@ function press(button) {
   for (const each of part("samples").children) each.setAttribute("aria-pressed", each === button);
 }
 
-function addSample({ name, up, content }) {
+function addSample({ name }, index) {
   const button = Object.assign(document.createElement("button"), { textContent: name.replace(/\.[^.]*$/, "") });
   button.onclick = () => run(async () => {
-    await useCloud(name, await unpacked(content), up);
-    press(button);
+    await useSample(index);
     await predict();
   });
   part("samples").append(button);
-  return button;
 }
 
 part("file").onchange = () => {
@@ -170,6 +195,7 @@ part("model").onchange = () => {
   const name = part("model").value;
   run(async () => {
     await useModel(name);
+    await useFittingSample();
     await predict();
   });
 };
@@ -192,13 +218,10 @@ document.ondrop = event => {
 if (!viewer.gl) part("no-view").hidden = false;
 run(async () => {
   await ask("initialize", { wasm: await unpacked(data.wasm) });
-  for (const [name, text] of Object.entries(data.models)) {
-    models.set(name, await unpacked(text));
-    part("model").append(new Option(name));
-  }
-  await useModel(Object.keys(data.models)[0]);
-  const buttons = data.samples.map(addSample);
-  await useCloud(data.samples[0].name, await unpacked(data.samples[0].content), data.samples[0].up);
-  press(buttons[0]);
+  const names = Object.keys(data.models);
+  part("model").append(...names.map(name => new Option(name)));
+  await useModel(names[0]);
+  data.samples.forEach(addSample);
+  await useFittingSample();
   await predict();
 });

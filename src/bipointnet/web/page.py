@@ -13,9 +13,11 @@ import numpy as np
 from bipointnet import shipped
 from bipointnet.data import library_files
 from bipointnet.data.clouds import Cloud, read, sample
+from bipointnet.data.rooms import make_room
 from bipointnet.data.shapes import CLASSES, held_out
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
+from bipointnet.runtime.header import peek
 from bipointnet.viz.palette import colors
 from bipointnet.viz.viewer import viewer_script
 
@@ -23,7 +25,15 @@ _FOLDER = Path(__file__).parent
 _COLORS = 64  # more classes repeat them
 SAMPLE_POINTS = 2048
 SURFACE_POINTS = 20_000  # of a mesh, as in worker.js
-SAMPLES = (7, 11, 17, 21, 30, 13)  # built-in shapes that the models for ModelNet40 know; the page opens with the first
+SAMPLES = (
+    7,
+    11,
+    17,
+    21,
+    30,
+    13,
+)  # built-in shapes that models for ModelNet40 name correctly
+ROOM_POINTS, ROOM_SEED = 16_000, 0
 
 
 def write_page(path: Path, models: Sequence[str | Path], samples: Sequence[Path] = ()) -> None:
@@ -38,13 +48,14 @@ def page_bytes(models: Sequence[str | Path], samples: Sequence[Path] = ()) -> by
 
     Args:
         models: packed models, or names of shipped ones.
-        samples: clouds to choose from; without any, built-in shapes.
+        samples: clouds to choose from; without any, built-in shapes, and a room if a model labels rooms.
     """
+    paths = [shipped.locate(Path(model)) for model in models]
     data = {
         "worker": _worker_script(),
         "wasm": _packed((_FOLDER / "package" / "bipointnet.wasm").read_bytes()),
-        "models": _models([shipped.locate(Path(model)) for model in models]),
-        "samples": list(map(_file_sample, samples)) or list(map(_built_in_sample, SAMPLES)),
+        "models": _models(paths),
+        "samples": list(map(_file_sample, samples)) or _built_in_samples(paths),
         "colors": [f"#{bytes(color).hex()}" for color in colors(_COLORS)],
     }
     page = _read("page.html")
@@ -89,8 +100,18 @@ def _packed(content: bytes) -> str:
     return base64.b64encode(gzip.compress(content, mtime=0)).decode()
 
 
-def _sample(name: str, content: bytes, up: str | None) -> dict[str, Any]:
-    return {"name": name, "up": up, "content": _packed(content)}
+def _built_in_samples(models: list[Path]) -> list[dict[str, Any]]:
+    return [*map(_built_in_sample, SAMPLES), *([_room_sample()] if any(map(_labels_rooms, models)) else [])]
+
+
+def _labels_rooms(path: Path) -> bool:
+    facts = peek(path)
+    return facts is not None and facts["task"] == "semantic"
+
+
+def _sample(name: str, content: bytes, up: str | None, room: bool | None = None) -> dict[str, Any]:
+    """A sample for models that label rooms (room), for the others (not room), or for all (None)."""
+    return {"name": name, "up": up, "room": room, "content": _packed(content)}
 
 
 def _file_sample(path: Path) -> dict[str, Any]:
@@ -112,6 +133,11 @@ def _ply(cloud: Cloud) -> bytes:
     return "\n".join(header).encode() + numbers.astype("<f4").tobytes()
 
 
+def _room_sample() -> dict[str, Any]:
+    room, _ = make_room(np.random.default_rng(ROOM_SEED), ROOM_POINTS)
+    return _sample("room.ply", _ply(Cloud(np.round(room[:, :3], 2), colors=np.round(room[:, 3:], 2))), "z", room=True)
+
+
 def _built_in_sample(number: int) -> dict[str, Any]:
     cloud, label = held_out(number, SAMPLE_POINTS)
-    return _sample(f"{CLASSES[label]}.f32", np.round(cloud, 3).astype("<f4").tobytes(), "z")
+    return _sample(f"{CLASSES[label]}.f32", np.round(cloud, 3).astype("<f4").tobytes(), "z", room=False)

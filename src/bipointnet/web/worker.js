@@ -29,7 +29,7 @@ const answers = {
     if (model.task === "classify") return classify(up);
     const start = performance.now();
     const points = rotated(cloud.points, up, modelUp() ?? up);
-    const labels = model.label(points, { colors: model.channels > 3 ? cloud.colors : null, category });
+    const labels = model.label(points, { colors: cloud.colors, fields: await fieldsOf(model), category });
     return { labels, milliseconds: performance.now() - start };
   },
 
@@ -58,6 +58,12 @@ onmessage = async ({ data: { id, kind, ...request } }) => {
     postMessage({ id, error: error?.message ?? String(error) });
   }
 };
+
+// The columns of the file that the model reads, besides coordinates and colors.
+async function fieldsOf(model) {
+  const names = model.features.filter((name) => !["red", "green", "blue"].includes(name));
+  return names.length ? (await readCloud(file.bytes, file.name, { fields: names })).fields : {};
+}
 
 // Of a mesh, as many points of the surface as the model reads, like `bipointnet-run`.
 async function classify(up) {

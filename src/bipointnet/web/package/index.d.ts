@@ -22,7 +22,7 @@ export function initialize(wasm?: URL | string | Bytes): Promise<void>;
 export function load(bytes: Bytes): Promise<Model>;
 
 /** Read the cloud in a file: ply, pcd, las, off, obj, stl, npy, ptx, text or raw floats. The suffix of `name` decides. */
-export function readCloud(bytes: Bytes, name: string, options?: { surfacePoints?: number }): Promise<Cloud>;
+export function readCloud(bytes: Bytes, name: string, options?: { surfacePoints?: number; fields?: string[] }): Promise<Cloud>;
 
 export interface Prediction {
   /** The index of the most probable class. */
@@ -36,6 +36,8 @@ export interface Cloud {
   points: Float32Array;
   /** Red, green and blue per point, from 0 to 1; null without colors. */
   colors: Float32Array | null;
+  /** The columns that were asked for with `fields`, such as intensity, one number per point; null if the file has no such column. */
+  fields: Record<string, Float32Array | null>;
   /** `surfacePoints` (1024) points of the surface, uniform by area, which a classifier reads instead of `points`; null without faces. */
   surface: Float32Array | null;
   /** For people, like "PLY, binary little-endian". */
@@ -54,6 +56,8 @@ export class Model {
   readonly categories: string[];
   /** Numbers per point. */
   readonly channels: number;
+  /** What `label` needs per point besides coordinates: red, green and blue, or columns of files such as intensity. */
+  readonly features: string[];
   /** Points per cloud in training. */
   readonly points: number;
   /** The most points that a prediction uses; of a larger cloud it takes a fixed sample. 0: all points. */
@@ -67,7 +71,10 @@ export class Model {
   /** The logits, the same bits as on every other machine: one per class; for tasks "part" and "semantic" per point. */
   logits(points: Numbers, options?: { category?: string | null }): Float32Array;
   /** The class of every point, for tasks "part" and "semantic"; points: xyz, for "semantic" in meters with z up. */
-  label(points: Numbers, options?: { colors?: Numbers | null; category?: string | null }): Int32Array;
+  label(
+    points: Numbers,
+    options?: { colors?: Numbers | null; fields?: Record<string, ArrayLike<number> | null>; category?: string | null },
+  ): Int32Array;
   /** Free the memory of the model. */
   free(): void;
 }

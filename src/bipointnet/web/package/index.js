@@ -21,12 +21,12 @@ export async function load(bytes) {
   return new Model(await core, bytesOf(bytes));
 }
 
-export async function readCloud(bytes, name, { surfacePoints = 1024 } = {}) {
+export async function readCloud(bytes, name, { surfacePoints = 1024, fields = [] } = {}) {
   if (!Number.isInteger(surfacePoints) || surfacePoints < 1 || surfacePoints > MAX_SURFACE_POINTS) {
     throw new BiPointNetError(`surfacePoints is ${surfacePoints}; expected an integer from 1 to ${MAX_SURFACE_POINTS}`);
   }
   await initialize();
-  return cloudOf(await core, bytesOf(bytes), name, surfacePoints);
+  return cloudOf(await core, bytesOf(bytes), name, surfacePoints, fields);
 }
 
 export class Model {
@@ -50,6 +50,7 @@ export class Model {
     this.maxPoints = core.bipointnet_max_points(handle);
     this.classes = names("bipointnet_class_name", "bipointnet_classes");
     this.categories = names("bipointnet_category_name", "bipointnet_categories");
+    this.features = names("bipointnet_feature_name", "bipointnet_features");
     this.manifest = JSON.parse(core.text(core.bipointnet_manifest(handle)));
   }
 
@@ -85,20 +86,16 @@ export class Model {
     });
   }
 
-  label(points, { colors = null, category = null } = {}) {
+  label(points, { colors = null, fields = {}, category = null } = {}) {
     const core = this.#core;
     const handle = this.#open();
     const cloud = floatsOf(points, 3, "points");
     const count = cloud.length / 3;
-    const rgb = colors === null ? null : floatsOf(colors, 3, "colors");
-    if (rgb !== null && rgb.length !== cloud.length) {
-      throw new BiPointNetError(`colors has ${rgb.length} numbers; expected ${cloud.length}, as many as points`);
-    }
+    const features = this.#featuresOf(count, colors === null ? null : floatsOf(colors, 3, "colors"), fields);
     const number = this.#category(category);
     return core.scope((room) => {
       const labels = room.take(4 * count);
-      const colored = rgb === null ? 0 : room.copy(rgb);
-      core.check(core.bipointnet_label(handle, room.copy(cloud), colored, count, number, 1, labels));
+      core.check(core.bipointnet_label(handle, room.copy(cloud), room.copy(features), count, number, 1, labels));
       return core.view(Int32Array, labels, count).slice();
     });
   }
@@ -111,6 +108,24 @@ export class Model {
   #open() {
     if (!this.#handle) throw new BiPointNetError("the model was freed; load it again");
     return this.#handle;
+  }
+
+  // What the model reads per point besides coordinates, point by point.
+  #featuresOf(count, colors, fields) {
+    const width = this.features.length;
+    const features = new Float32Array(width * count);
+    this.features.forEach((name, place) => {
+      const channel = ["red", "green", "blue"].indexOf(name);
+      const values = channel < 0 ? fields[name] : colors;
+      const [stride, first] = channel < 0 ? [1, 0] : [3, channel];
+      const what = channel < 0 ? `fields.${name}` : "colors";
+      if (!values) throw new BiPointNetError(`no ${what}, which the model reads; expected ${name} per point`);
+      if (values.length !== stride * count) {
+        throw new BiPointNetError(`${what} has ${values.length} numbers; expected ${stride * count}, ${stride} per point`);
+      }
+      for (let i = 0; i < count; i++) features[width * i + place] = values[stride * i + first];
+    });
+    return features;
   }
 
   // -1 for none; the core says if one is missing.
@@ -133,7 +148,7 @@ function floatsOf(numbers, channels, what) {
   return floats;
 }
 
-function cloudOf(core, bytes, name, surfacePoints) {
+function cloudOf(core, bytes, name, surfacePoints, fields) {
   return core.scope((room) => {
     const handle = core.cloud_read(room.copy(bytes), bytes.length, room.copy(encode(name)));
     if (!handle) throw new BiPointNetError(core.text(core.cloud_error()));
@@ -145,6 +160,7 @@ function cloudOf(core, bytes, name, surfacePoints) {
       return {
         points: core.view(Float32Array, core.cloud_xyz(handle), 3 * count).slice(),
         colors: rgb ? core.view(Float32Array, rgb, 3 * count).slice() : null,
+        fields: Object.fromEntries(fields.map((field) => [field, fieldOf(core, handle, room.copy(encode(field)), count)])),
         surface: core.cloud_faces(handle) ? surfaceOf(core, handle, surfacePoints) : null,
         format: core.text(core.cloud_format(handle)),
         dropped: core.cloud_dropped(handle),
@@ -154,6 +170,11 @@ function cloudOf(core, bytes, name, surfacePoints) {
       core.cloud_free(handle);
     }
   });
+}
+
+function fieldOf(core, handle, name, count) {
+  const place = core.cloud_field(handle, name);
+  return place ? Float32Array.from(core.view(Float64Array, place, count)) : null;
 }
 
 function surfaceOf(core, handle, count) {
