@@ -1,0 +1,265 @@
+"""Jobs over many files: every file has one row in the end, whatever is stopped, killed or damaged."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import complaint, run, succeed
+from job_files import MODEL, children, is_worker, rows_of, run_with_kills, write_clouds
+
+import bipointnet
+from bipointnet import scale
+from bipointnet.errors import UserError
+from bipointnet.scale import local
+from bipointnet.scale.work import Classify, Row, Work
+
+
+@pytest.fixture(scope="module")
+def clouds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_clouds(tmp_path_factory.mktemp("clouds"), 150)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(clouds: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of a job that nothing disturbed."""
+    out = tmp_path_factory.mktemp("undisturbed") / "results"
+    outcome = scale.predict(clouds, MODEL, out, workers=2)
+    assert (outcome.done, outcome.skipped, outcome.errors) == (150, 0, [])
+    return out
+
+
+def test_rows_are_the_predictions_of_the_runtime(clouds: list[Path], undisturbed: Path):
+    model, rows = bipointnet.load(MODEL), rows_of(undisturbed)
+    assert sorted(rows) == sorted(map(str, clouds))
+    for file in clouds[::10]:
+        found = model.predict(np.load(file))
+        row = rows[str(file)]
+        assert row["label"] == found.names
+        assert np.array_equal(np.float32(row["probabilities"]), found.probabilities)
+        assert row["probability"] == pytest.approx(float(found.probabilities.max()))
+        assert row["error"] is None
+        assert row["size"] == file.stat().st_size
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_number_of_workers_changes_no_row(clouds: list[Path], undisturbed: Path, workers: int, tmp_path: Path):
+    scale.predict(clouds, MODEL, tmp_path / "out", workers=workers)
+    assert rows_of(tmp_path / "out") == rows_of(undisturbed)
+
+
+def test_a_finished_job_does_nothing_again(clouds: list[Path], tmp_path: Path):
+    out = tmp_path / "out"
+    scale.predict(clouds[:40], MODEL, out, workers=1)
+    before = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    outcome = scale.predict(clouds[:40], MODEL, out, workers=1)
+    assert (outcome.done, outcome.skipped) == (40, 40)
+    assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == before
+    outcome = scale.predict(clouds[:60], MODEL, out, workers=1)
+    assert (outcome.done, outcome.skipped) == (60, 40)
+    assert len(rows_of(out)) == 60
+
+
+def test_only_changed_content_is_done_again(tmp_path: Path):
+    files = write_clouds(tmp_path / "clouds", 12)
+    out = tmp_path / "out"
+    scale.predict(files, MODEL, out, workers=1)
+    first = rows_of(out)
+    os.utime(files[0])  # another time, the same content
+    np.save(files[1], np.load(files[2]))
+    outcome = scale.predict(files, MODEL, out, workers=1)
+    assert (outcome.done, outcome.skipped) == (12, 11)
+    second = rows_of(out)
+    assert second[str(files[1])]["probabilities"] == first[str(files[2])]["probabilities"]
+    assert {path: row for path, row in first.items() if path != str(files[1])} == {
+        path: row for path, row in second.items() if path != str(files[1])
+    }
+
+
+def test_bad_files_become_rows_and_are_tried_again(tmp_path: Path):
+    """5 % of the files are damaged; the others are classified. The next job classifies repaired ones."""
+    files = write_clouds(tmp_path / "clouds", 100)
+    content = files[7].read_bytes()
+    for number in (7, 27, 47, 67):
+        files[number].write_bytes(content[:90])
+    files[87].unlink()
+    out = tmp_path / "out"
+    outcome = scale.predict(files, MODEL, out, workers=2)
+    assert outcome.done == 95
+    assert sorted(path for path, _ in outcome.errors) == sorted(str(files[number]) for number in (7, 27, 47, 67, 87))
+    rows = rows_of(out)
+    assert len(rows) == 100
+    assert {path for path, row in rows.items() if row["error"]} == {path for path, _ in outcome.errors}
+    assert all("\n" not in error for _, error in outcome.errors)
+    files[7].write_bytes(content)
+    outcome = scale.predict(files, MODEL, out, workers=2)
+    assert (outcome.done, outcome.skipped, len(outcome.errors)) == (96, 95, 4)
+    assert len(rows_of(out)) == 100
+
+
+class Dying(Classify):
+    """Kills its own process once for each of some files; a flag on disk remembers that."""
+
+    def __init__(self, model: bytes, flags: str, deaths: int) -> None:
+        super().__init__(model)
+        self._flags, self._deaths = flags, deaths
+
+    def use(self, file: Path) -> Row:
+        flag = Path(self._flags) / file.name
+        done = len(flag.read_text()) if flag.exists() else 0
+        if int(file.stem) % 10 == 3 and done < self._deaths:
+            flag.write_text("x" * (done + 1))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().use(file)
+
+
+def chunks_of(files: list[Path], size: int) -> list[list[str]]:
+    return [[str(file) for file in files[start : start + size]] for start in range(0, len(files), size)]
+
+
+def run_dying(files: list[Path], tmp_path: Path, deaths: int) -> dict[str, Row]:
+    """`Dying` is pickled by its module, which a worker must find."""
+    flags = tmp_path / "flags"
+    flags.mkdir()
+    before = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, (Path(__file__).parent, Path(__file__).parents[1])), before])
+    try:
+        work = Dying(MODEL.read_bytes(), str(flags), deaths)
+        pickle.dumps(work)
+        found = [row for rows in local.run_local(work, chunks_of(files, 16), 2) for row in rows]
+    finally:
+        os.environ["PYTHONPATH"] = before
+    rows = {row["path"]: row for row in found}
+    assert len(rows) == len(found) == len(files)
+    return rows
+
+
+def test_a_worker_that_dies_loses_nothing(clouds: list[Path], undisturbed: Path, tmp_path: Path):
+    rows = run_dying(clouds[:60], tmp_path, deaths=1)
+    expected = rows_of(undisturbed)
+    for path, row in rows.items():
+        assert row["error"] is None
+        assert np.array_equal(np.float32(row["probabilities"]), np.float32(expected[path]["probabilities"]))
+
+
+def test_a_file_that_always_kills_its_worker_becomes_an_error(clouds: list[Path], tmp_path: Path):
+    rows = run_dying(clouds[:20], tmp_path, deaths=99)
+    bad = {path for path, row in rows.items() if row["error"]}
+    assert bad == {str(clouds[3]), str(clouds[13])}
+    assert (
+        "5 worker processes ended while they read it (the last one was ended by signal 9)"
+        in rows[str(clouds[3])]["error"]
+    )
+
+
+JOB = """
+import sys
+from pathlib import Path
+from bipointnet import scale
+files = sorted(Path(sys.argv[1]).glob("*.npy"))
+scale.predict(files, sys.argv[2], sys.argv[3], workers=2, save_seconds=0.2)
+"""
+
+
+@pytest.mark.long
+def test_random_kills_of_workers_and_drivers_change_no_row(tmp_path: Path):
+    """2,000 clouds, 20 kills at random moments: of workers, and of the process that started the job."""
+    files = write_clouds(tmp_path / "clouds", 2000, points=512)
+    scale.predict(files, MODEL, tmp_path / "calm", workers=2)
+    command = [sys.executable, "-c", JOB, str(tmp_path / "clouds"), str(MODEL)]
+    for stormy in run_with_kills(command, tmp_path / "stormy", 20):
+        assert rows_of(stormy) == rows_of(tmp_path / "calm")
+        assert not list(stormy.glob(".bipointnet-*")), "no half-written file is left"
+
+
+def test_workers_end_with_the_process_that_started_them(clouds: list[Path], tmp_path: Path):
+    command = [sys.executable, "-c", JOB, str(clouds[0].parent), str(MODEL), str(tmp_path / "out")]
+    driver = subprocess.Popen(command)
+    workers: list[int] = []
+    while not workers and driver.poll() is None:
+        workers = [pid for pid in children(driver.pid) if is_worker(pid)]
+        time.sleep(0.01)
+    driver.kill()
+    driver.wait()
+    deadline = time.monotonic() + 20
+    while any(is_worker(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(is_worker(pid) for pid in workers)
+
+
+def test_threads_may_run_jobs_at_once(clouds: list[Path], undisturbed: Path, tmp_path: Path):
+    outs = [tmp_path / str(number) for number in range(3)]
+    threads = [
+        threading.Thread(target=scale.predict, args=(clouds[:50], MODEL, out), kwargs={"workers": 1}) for out in outs
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = {path: row for path, row in rows_of(undisturbed).items() if Path(path) in clouds[:50]}
+    assert all(rows_of(out) == expected for out in outs)
+
+
+def test_batches_of_clouds_in_memory_are_classified(clouds: list[Path]):
+    """As a data set of Ray gives them to `map_batches`."""
+    model = bipointnet.load(MODEL)
+    points = np.stack([np.load(file) for file in clouds[:20]])
+    found = Classify(MODEL.read_bytes())({"points": points, "id": np.arange(20)})
+    expected = model.predict(points)
+    assert found["label"] == expected.names
+    assert np.array_equal(np.float32(found["probabilities"]), expected.probabilities)
+    assert found["id"].tolist() == list(range(20))
+
+
+# The command line
+
+
+def test_predict_with_a_folder_for_results_is_a_job(clouds: list[Path], undisturbed: Path, tmp_path: Path):
+    shown = succeed("predict", clouds[0].parent, "-m", MODEL, "-o", tmp_path / "out", "--workers", "1")
+    assert "150 files done. Results: " in shown
+    assert rows_of(tmp_path / "out") == rows_of(undisturbed)
+    (tmp_path / "list.txt").write_text("# the first two\n" + "\n".join(map(str, clouds[:2])) + "\n\n")
+    found = json.loads(
+        succeed("predict", "-m", MODEL, "-o", tmp_path / "two", "--files-from", tmp_path / "list.txt", "--json")
+    )
+    assert (found["done"], found["skipped"], found["errors"]) == (2, 0, [])
+
+
+def test_a_job_with_bad_files_ends_with_code_2(clouds: list[Path], tmp_path: Path):
+    (tmp_path / "bad").mkdir()
+    for number in range(7):
+        (tmp_path / "bad" / f"{number}.npy").write_bytes(b"x")
+    done = run("predict", clouds[0], tmp_path / "bad", "-m", MODEL, "-o", tmp_path / "out", "--workers", "1")
+    assert done.returncode == 2
+    assert done.stderr.count("error: ") == 6
+    assert "2 more files; the column `error` of the results has all" in done.stderr
+    assert "1 files done; 7 cannot be used" in done.stdout
+
+
+def test_mistakes_get_one_sentence(clouds: list[Path], undisturbed: Path, tmp_path: Path):
+    job = ["predict", clouds[0], "-m", MODEL]
+    assert "--workers are for jobs; expected -o FOLDER" in complaint(*job, "--workers", "2")
+    assert "engine is 'spark'; expected one of local, ray" in complaint(*job, "-o", tmp_path / "o", "--engine", "spark")
+    assert "holds results of another model or of other options" in complaint(*job, "-o", undisturbed, "--strict")
+    (tmp_path / "file").write_text("")
+    assert "a file; expected a folder for the results" in complaint(*job, "-o", tmp_path / "file")
+    assert "no files were named" in complaint("predict", "-m", MODEL)
+    assert "no such file" in complaint("predict", "-m", MODEL, "--files-from", tmp_path / "none.txt")
+    with pytest.raises(UserError, match="workers is 0; expected at least 1"):
+        scale.predict(clouds[:1], MODEL, tmp_path / "o", workers=0)
+    with pytest.raises(UserError, match="labels points; expected a model that classifies clouds"):
+        scale.predict(clouds[:1], MODEL.with_name("rooms-semantic.bpn"), tmp_path / "o")
+    with pytest.raises(UserError, match="has the task classify; expected semantic"):
+        scale.segment(clouds[:1], MODEL, tmp_path / "o")
+
+
+def test_work_is_abstract():
+    with pytest.raises(TypeError):
+        Work(b"")  # pyright: ignore[reportAbstractUsage]

@@ -1,0 +1,211 @@
+"""Jobs that label tiles: a labeled copy of each in its place, once, whatever is damaged or stopped."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import laspy
+import numpy as np
+import pytest
+import torch
+from commands import complaint, run, succeed
+from job_files import rows_of, run_with_kills
+from packed_networks import shaken
+from scan_data import CODES, NAMES, Tile, write_tile
+
+import bipointnet
+from bipointnet import scale
+from bipointnet.data.blocks import BlockLayout
+from bipointnet.data.class_tables import ClassTable
+from bipointnet.data.clouds import read
+from bipointnet.data.scan_facts import ScanFacts
+from bipointnet.errors import UserError
+from bipointnet.models import ScenePointNet
+from bipointnet.packing import pack
+from bipointnet.scale.work import Row
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A packed model for tiles, as if it had been trained on them."""
+    torch.manual_seed(0)
+    network = ScenePointNet(3, linear="lsr", pool="ema-max", in_channels=3, tnets=False)
+    facts = ScanFacts(ClassTable(NAMES, tuple((code,) for code in CODES)), None, (), "files", None, 2.0)
+    path = tmp_path_factory.mktemp("model") / "tiles.bpn"
+    pack.export(
+        shaken(network, 3),
+        path,
+        classes=NAMES,
+        task="semantic",
+        normalize="none",
+        blocks=BlockLayout(20.0, ("x", "y", "height"), {}),
+        training={"points": 64, "scans": facts.as_json()},
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("tiles")
+    for number in range(6):
+        write_tile(root / f"north{number % 2}" / f"tile{number}.{'laz' if number % 3 else 'las'}", Tile(number, 3000))
+    write_tile(root / "scan.ply", Tile(9, 2000))
+    return root
+
+
+def test_every_tile_gets_a_labeled_copy_in_its_place(model: Path, tiles: Path, tmp_path: Path):
+    out = tmp_path / "labeled"
+    assert "7 files done" in succeed("segment", tiles, "-m", model, "-o", out, "--workers", "2")
+    packed, rows = bipointnet.load(model), rows_of(out)
+    assert len(rows) == 7
+    for path, row in rows.items():
+        labels = bipointnet.label(packed, path)
+        assert row["counts"] == np.bincount(labels, minlength=3).tolist()
+        assert row["points"] == len(labels)
+        target = out / Path(path).relative_to(tiles)
+        assert row["output"] == str(target)
+        if target.suffix == ".ply":
+            assert np.array_equal(read(target).fields["label"], labels)
+            continue
+        before, after = laspy.read(path), laspy.read(target)
+        np.testing.assert_array_equal(after.classification, np.array(CODES)[labels])
+        np.testing.assert_array_equal(after.intensity, before.intensity)
+    again = json.loads(succeed("segment", tiles, "-m", model, "-o", out, "--json"))
+    assert (again["done"], again["skipped"]) == (7, 7)
+
+
+def test_damaged_tiles_are_listed_and_the_others_labeled(model: Path, tiles: Path, tmp_path: Path):
+    good = sorted(tiles.rglob("*.la?"))
+    (tmp_path / "bad.laz").write_bytes(good[1].read_bytes()[:3000])
+    done = run("segment", *good, tmp_path / "bad.laz", "-m", model, "-o", tmp_path / "out")
+    assert done.returncode == 2
+    assert "6 files done; 1 cannot be used" in done.stdout
+    assert f"error: {tmp_path / 'bad.laz'}: " in done.stderr
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.la?")) == sorted(path.name for path in good)
+
+
+TEXT = """ply
+format ascii 1.0
+comment label 3 is old
+comment label of a machine
+element camera 1
+property float tilt
+element vertex 4
+property double x
+property short label
+property double y
+property double z
+property uchar shade
+element face 1
+property list uchar int vertex_indices
+end_header
+0.5
+
+1 7 2 3 200
+nan 7 2 3 100
+
+2.25 7 2 3.5 0
+3 9 1e1 3 255
+3 0 2 3
+"""
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_the_copy_of_a_ply_of_text_keeps_all_else(model: Path, tmp_path: Path, ending: str):
+    text = TEXT.replace("element face 1\nproperty list uchar int vertex_indices\n", "")[:-8]  # a mesh may have no NaN
+    (tmp_path / "a.ply").write_bytes(text.replace("\n", ending).encode())
+    assert not scale.segment([tmp_path / "a.ply"], model, tmp_path / "out", workers=1).errors
+    labels = bipointnet.label(bipointnet.load(model), tmp_path / "a.ply").tolist()
+    expected = text.replace("comment label 3 is old\n", "").replace("property short label\n", "")
+    names = "".join(f"comment label {number} is {name}\n" for number, name in enumerate(NAMES))
+    expected = expected.replace("1.0\n", f"1.0\n{names}").replace("uchar shade\n", "uchar shade\nproperty int label\n")
+    rows = ("1 7 2 3 200", "nan 7 2 3 100", "2.25 7 2 3.5 0", "3 9 1e1 3 255")
+    for row, label in zip(rows, (labels[0], -1, *labels[1:]), strict=True):
+        words = row.split()
+        expected = expected.replace(row, " ".join([words[0], *words[2:], str(label)]))
+    assert (tmp_path / "out" / "a.ply").read_bytes() == expected.replace("\n", ending).encode()
+
+
+def test_text_that_is_too_large_to_be_read_whole_is_refused(model: Path, tmp_path: Path):
+    (tmp_path / "a.ply").write_text(TEXT)
+    outcome = scale.segment([tmp_path / "a.ply"], model, tmp_path / "out", workers=1, memory=1000)
+    assert "MB of text, expected at most" in outcome.errors[0][1]
+    assert "convert it to binary PLY" in outcome.errors[0][1]
+
+
+def test_two_files_are_never_written_to_one(model: Path, tmp_path: Path):
+    files = [write_tile(tmp_path / name, Tile(0, 300)) for name in ("a/tile.ply", "b/tile.ply", "a/tile.txt")]
+    for chosen, root in (((0, 1), None), ((0, 2), tmp_path), ((0, 2), None)):
+        with pytest.raises(UserError, match=r"its labeled copy would be .*, as that of .*; expected different names"):
+            scale.segment([files[number] for number in chosen], model, tmp_path / "out", root=root)
+    assert not (tmp_path / "out").exists()
+    assert scale.segment(files[:2], model, tmp_path / "out", root=str(tmp_path), workers=1).done == 2
+
+
+class Broken(scale.LabelFiles):
+    """A defect of ours."""
+
+    def use(self, file: Path) -> Row:
+        raise KeyError(file.name)
+
+
+def test_a_defect_becomes_a_row_with_an_error(tmp_path: Path):
+    """Otherwise it would end workers, and on Ray the job."""
+    (tmp_path / "a.ply").write_text(TEXT)
+    found = Broken(b"").row(str(tmp_path / "a.ply"))
+    expected = "an unexpected error, which is a defect of bipointnet (KeyError: 'a.ply'); please report it"
+    assert found["error"] == f"{tmp_path / 'a.ply'}: {expected}"
+
+
+JOB = """
+import sys
+from pathlib import Path
+from bipointnet import scale
+tiles = sorted(Path(sys.argv[1]).rglob("*.*"))
+scale.segment(tiles, sys.argv[2], sys.argv[3], root=sys.argv[1], workers=2, save_seconds=0.2)
+"""
+
+
+@pytest.mark.long
+def test_random_kills_change_no_row_and_no_tile(model: Path, tmp_path: Path):
+    """2,000 tiles, 20 kills at random moments: of workers, and of the process that started the job."""
+    for number in range(2000):
+        suffix = "laz" if number % 100 == 0 else "ply" if number % 10 == 0 else "las"
+        write_tile(tmp_path / "tiles" / f"{number % 7}" / f"{number}.{suffix}", Tile(number, 60, size=(20, 15)))
+    command = [sys.executable, "-c", JOB, str(tmp_path / "tiles"), str(model)]
+    calm = tmp_path / "calm"
+    subprocess.run([*command, str(calm)], check=True)
+    expected, copies = rows_of(calm), copies_in(calm)
+    assert len(expected) == len(copies) == 2000
+    assert all(row["error"] is None for row in expected.values())
+    for stormy in run_with_kills(command, tmp_path / "stormy", 20):
+        rows = rows_of(stormy)
+        for found in rows.values():
+            found["output"] = found["output"].replace(str(stormy), str(calm))
+        assert rows == expected
+        assert copies_in(stormy) == copies, "every tile is written once, and whole"
+
+
+def copies_in(out: Path) -> dict[Path, bytes]:
+    """The labeled copies in a folder of results."""
+    files = [path for path in out.rglob("*") if path.is_file() and path.parent != out]
+    return {path.relative_to(out): path.read_bytes() for path in files}
+
+
+def test_a_job_never_overwrites_its_tiles(model: Path, tmp_path: Path):
+    file = write_tile(tmp_path / "a.las", Tile(0, 500))
+    before = file.read_bytes()
+    outcome = scale.segment([file], model, tmp_path, workers=1)
+    assert "would be overwritten by its labeled copy" in outcome.errors[0][1]
+    assert file.read_bytes() == before
+
+
+def test_mistakes_get_one_sentence(model: Path, tiles: Path, tmp_path: Path):
+    assert "expected a folder for the results; name one with -o" in complaint("segment", tiles, "-m", model)
+    truth = ["segment", tiles, "-m", model, "-o", tmp_path / "o", "--truth", "x.npy"]
+    assert "--truth, --category and --up are for one file" in complaint(*truth)
+    assert "no such file" in complaint("segment", tmp_path / "none.las", "-m", model)
+    assert "expected one of m, ft, us-ft" in complaint(
+        "segment", tiles, "-m", model, "-o", tmp_path / "o", "--unit", "yd"
+    )
