@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bipointnet.data.blocks import Blocks, Columns, add_votes, cover, cover_size, grid_blocks
+from bipointnet.data.blocks import ROOM, BlockLayout, Blocks, Columns, add_votes, cover, cover_size, grid_blocks
+from bipointnet.data.clouds import Cloud
 from bipointnet.errors import UserError
 
 
@@ -24,9 +25,17 @@ def scans(draw: st.DrawFn) -> np.ndarray:  # (N, 3 or 6) float32
     return np.hstack([xyz, colors]).astype(np.float32)
 
 
+COLORLESS = BlockLayout(1.0, ("x", "y", "z", "x/size", "y/size", "z/size"), {})
+
+
+def columns_of(scan: np.ndarray, source: str = "scan") -> Columns:
+    return Columns.of(ROOM if scan.shape[-1] == 6 else COLORLESS, scan[..., :3], scan[..., 3:], source)
+
+
 def all_of(columns: Columns, points: int, batch: int = 7) -> Blocks:
     parts = list(cover(columns, points, batch))
-    return Blocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("points", "index", "votes")))
+    names = ("points", "index", "votes", "corners")
+    return Blocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def relative_to_corner(scan: np.ndarray) -> np.ndarray:  # (N, 3)
@@ -65,7 +74,7 @@ def require_points_of_the_scan(scan: np.ndarray, blocks: Blocks) -> None:
 
 @given(scans(), st.integers(1, 60))
 def test_every_point_votes_once_in_every_block_that_contains_it(scan: np.ndarray, points: int):
-    blocks = all_of(Columns.of(scan, "scan"), points)
+    blocks = all_of(columns_of(scan), points)
     expected = np.zeros(len(scan), int)
     for window in windows_by_brute_force(scan, stride=0.5):
         expected[list(window)] += 1
@@ -76,7 +85,7 @@ def test_every_point_votes_once_in_every_block_that_contains_it(scan: np.ndarray
 
 @given(scans())
 def test_overlapping_blocks_equal_those_found_by_brute_force(scan: np.ndarray):
-    blocks = all_of(Columns.of(scan, "scan"), len(scan))  # large enough for any column: one block per column
+    blocks = all_of(columns_of(scan), len(scan))  # large enough for any column: one block per column
     found = [frozenset(index[votes].tolist()) for index, votes in zip(blocks.index, blocks.votes, strict=True)]
     assert sorted(map(sorted, found)) == sorted(map(sorted, windows_by_brute_force(scan, stride=0.5)))
     for index, votes in zip(blocks.index, blocks.votes, strict=True):
@@ -85,7 +94,7 @@ def test_overlapping_blocks_equal_those_found_by_brute_force(scan: np.ndarray):
 
 @given(scans(), st.integers(1, 60))
 def test_blocks_hold_the_points_of_their_index(scan: np.ndarray, points: int):
-    columns = Columns.of(scan, "scan")
+    columns = columns_of(scan)
     rng = np.random.default_rng(0)
     for blocks in (all_of(columns, points), grid_blocks(columns, points, rng)):
         assert blocks.points.shape == (len(blocks), points, 3 + scan.shape[1])
@@ -94,7 +103,7 @@ def test_blocks_hold_the_points_of_their_index(scan: np.ndarray, points: int):
 
 @given(scans())
 def test_a_whole_column_begins_at_minus_a_half(scan: np.ndarray):
-    columns = Columns.of(scan, "scan")
+    columns = columns_of(scan)
     rng = np.random.default_rng(0)
     for blocks in (all_of(columns, 200), grid_blocks(columns, 200, rng)):
         np.testing.assert_array_equal(blocks.points[..., :2].min(axis=1), -0.5)
@@ -104,7 +113,7 @@ def test_a_whole_column_begins_at_minus_a_half(scan: np.ndarray):
 def test_batches_are_bounded_and_counted_in_advance_and_their_size_changes_no_block(
     scan: np.ndarray, points: int, batch: int
 ):
-    columns = Columns.of(scan, "scan")
+    columns = columns_of(scan)
     sizes = [len(blocks) for blocks in cover(columns, points, batch)]
     assert max(sizes) <= batch
     assert sum(sizes) == cover_size(columns, points)
@@ -116,7 +125,7 @@ def test_batches_are_bounded_and_counted_in_advance_and_their_size_changes_no_bl
 @given(scans(), st.integers(0, 2**32))
 def test_the_order_of_the_points_does_not_move_the_blocks(scan: np.ndarray, seed: int):
     order = np.random.default_rng(seed).permutation(len(scan))
-    one, other = all_of(Columns.of(scan, "scan"), len(scan)), all_of(Columns.of(scan[order], "scan"), len(scan))
+    one, other = all_of(columns_of(scan), len(scan)), all_of(columns_of(scan[order]), len(scan))
     assert [set(index.tolist()) for index in one.index] == [set(order[index].tolist()) for index in other.index]
 
 
@@ -124,7 +133,7 @@ def test_the_order_of_the_points_does_not_move_the_blocks(scan: np.ndarray, seed
 def test_votes_are_added_point_by_point(scan: np.ndarray, points: int):
     totals, slowly = np.zeros((2, len(scan), 4))
     rng = np.random.default_rng(0)
-    for blocks in cover(Columns.of(scan, "scan"), points, 3):
+    for blocks in cover(columns_of(scan), points, 3):
         scores = rng.integers(-8, 8, (len(blocks), points, 4)).astype(float)
         add_votes(totals, blocks, scores)
         for block in range(len(blocks)):
@@ -137,7 +146,7 @@ def test_votes_are_added_point_by_point(scan: np.ndarray, points: int):
 def test_points_of_a_crowded_column_are_distributed_over_its_blocks():
     rng = np.random.default_rng(0)
     scan = rng.uniform(0, 1, (10_000, 3))
-    blocks = all_of(Columns.of(scan, "scan"), 1024)
+    blocks = all_of(columns_of(scan), 1024)
     assert len(blocks) == 10
     assert blocks.votes.sum(axis=1).tolist() == [1024] * 9 + [10_000 - 9 * 1024]
     for index in blocks.index:  # the last one too, which is filled with points of the others
@@ -156,7 +165,7 @@ def dense(extent: float, count: int, seed: int = 0) -> np.ndarray:
 
 def test_adjacent_blocks_share_no_point_and_sparse_ones_are_left_out():
     scan = np.vstack([dense(3.0, 9000), [[3.4, 0.1, 0, 0, 0, 0]] * 99, [[3.4, 3.3, 0, 0, 0, 0]] * 100])
-    blocks = grid_blocks(Columns.of(scan, "scan"), 2000, np.random.default_rng(0))
+    blocks = grid_blocks(columns_of(scan), 2000, np.random.default_rng(0))
     whole = [window for window in windows_by_brute_force(scan, stride=1.0) if len(window) >= 100]
     assert len(whole) == 10
     found = [frozenset(index.tolist()) for index in blocks.index]
@@ -166,7 +175,7 @@ def test_adjacent_blocks_share_no_point_and_sparse_ones_are_left_out():
 
 @given(scans())
 def test_the_fullest_block_is_kept_if_all_are_sparse(scan: np.ndarray):
-    blocks = grid_blocks(Columns.of(scan, "scan"), 300, np.random.default_rng(0))
+    blocks = grid_blocks(columns_of(scan), 300, np.random.default_rng(0))
     windows = windows_by_brute_force(scan, stride=1.0)
     expected = [window for window in windows if len(window) >= min(100, max(map(len, windows)))]
     assert sorted(sorted(set(index.tolist())) for index in blocks.index) == sorted(map(sorted, expected))
@@ -174,7 +183,7 @@ def test_the_fullest_block_is_kept_if_all_are_sparse(scan: np.ndarray):
 
 @given(scans(), st.integers(1, 300))
 def test_no_point_is_repeated_before_all_are_drawn(scan: np.ndarray, points: int):
-    columns = Columns.of(scan, "scan")
+    columns = columns_of(scan)
     rng = np.random.default_rng(0)
     blocks = grid_blocks(columns, points, rng)
     for index, votes in zip(blocks.index, blocks.votes, strict=True):
@@ -189,7 +198,7 @@ def test_no_point_is_repeated_before_all_are_drawn(scan: np.ndarray, points: int
 @pytest.mark.parametrize("count", [1, 50])
 def test_identical_points(count: int):
     scan = np.tile(np.array([[3.0, -2.0, 7.0, 0.1, 0.5, 1.0]], np.float32), (count, 1))
-    columns = Columns.of(scan, "scan")
+    columns = columns_of(scan)
     rng = np.random.default_rng(0)
     for blocks in (all_of(columns, 64), grid_blocks(columns, 64, rng)):
         assert blocks.points.shape == (1, 64, 9)
@@ -199,14 +208,14 @@ def test_identical_points(count: int):
 
 def test_a_distant_point_adds_one_block_and_no_empty_ones():
     scan = np.vstack([dense(1.0, 500), [[900, 900, 0, 0, 0, 0]]])
-    columns = Columns.of(scan, "scan")
+    columns = columns_of(scan)
     assert cover_size(columns, 512) < 20
     assert np.unique(all_of(columns, 512).index).tolist() == list(range(501))
 
 
 def test_a_large_scan_needs_little_memory():
     scan = dense(8.0, 300_000)
-    columns = Columns.of(scan, "scan")
+    columns = columns_of(scan)
     votes = np.zeros(len(scan), np.int64)
     tracemalloc.start()
     for blocks in cover(columns, 4096, 8):
@@ -222,16 +231,94 @@ def test_a_large_scan_needs_little_memory():
     ("scan", "sentence"),
     [
         (np.zeros((0, 6)), "holds no points, expected at least one; leave it out"),
-        (np.zeros((5, 4)), "is an array of shape (5, 4), expected (points, 3) or, with colors, (points, 6)"),
-        (np.zeros(6), "is an array of shape (6,), expected"),
+        (np.zeros((5, 2)), "is an array of shape (5, 2), expected (points, 3); leave out other columns"),
+        (np.zeros(6), "is an array of shape (3,), expected"),
         (np.full((5, 3), np.nan), "5 of 5 points have a NaN or infinite coordinate"),
-        (np.full((5, 6), 255.0), "has colors from 255 to 255, expected 0 to 1; divide them by 255"),
+        (np.full((5, 6), 255.0), "has red from 255 to 255, expected 0 to 1; divide it by 255"),
         (np.array([[0.0, 0, 0], [5000, 1, 1]]), "is 5000 m wide, expected at most 1000 m; scale it to meters"),
     ],
 )
 def test_invalid_scans_are_refused(scan: np.ndarray, sentence: str):
     with pytest.raises(UserError) as caught:
-        Columns.of(scan, "hall.ply")
+        columns_of(scan, "hall.ply")
     assert str(caught.value).startswith("hall.ply: ")
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+# Blocks of any size
+
+
+@given(scans(), st.sampled_from([0.3, 1.0, 2.5, 20.0]))
+def test_a_scaled_scan_has_the_same_blocks_with_a_scaled_side(scan: np.ndarray, side: float):
+    """Lengths are divided by the side, so that a network sees a scan and its enlarged copy alike."""
+    one = columns_of(scan)
+    larger = Columns.of(BlockLayout(4.0, one.layout.channels, {}), 4 * scan[:, :3], scan[:, 3:], "scan")
+    for name in ("points", "index", "votes"):
+        np.testing.assert_array_equal(getattr(all_of(one, 40), name), getattr(all_of(larger, 40), name))
+    blocks = all_of(Columns.of(BlockLayout(side, one.layout.channels, {}), scan[:, :3], scan[:, 3:], "scan"), 40)
+    assert (np.bincount(blocks.index[blocks.votes], minlength=len(scan)) >= 1).all()
+    assert (np.abs(blocks.points[..., :2]) <= 0.5 + 1e-5).all()
+
+
+HEIGHT = BlockLayout(1.0, ("x", "y", "height"), {})
+
+
+@given(scans())
+def test_heights_start_at_the_lowest_cell_around_a_block(scan: np.ndarray):
+    columns = Columns.of(HEIGHT, scan[:, :3], scan[:, :0], "scan")
+    blocks = all_of(columns, len(scan))
+    xyz = relative_to_corner(scan)
+    cells = np.minimum(np.floor(xyz[:, :2] / 0.5).astype(int), np.array(columns.shape) - 1)
+    for block, corner, index in zip(blocks.points, blocks.corners, blocks.index, strict=True):
+        around = ((cells >= corner - 2) & (cells <= corner + 3)).all(axis=1)
+        grounds = []
+        for cell in {tuple(cell) for cell in cells[around].tolist()}:
+            heights = np.sort(xyz[(cells == cell).all(axis=1), 2])
+            grounds.append(heights[len(heights) // 20])
+        np.testing.assert_array_equal(block[:, 2], xyz[index, 2] - min(grounds))
+
+
+def test_few_points_below_the_ground_do_not_move_it():
+    rng = np.random.default_rng(0)
+    scan = np.c_[rng.uniform(0, 4, (8000, 2)), rng.uniform(0, 0.1, 8000)].astype(np.float32)
+    scan[:30, 2] = -50
+    columns = Columns.of(HEIGHT, scan, scan[:, :0], "scan")
+    assert (np.abs(columns.ground - 50) < 0.1).all()  # heights count from the lowest point
+
+
+def test_features_are_scaled_and_clamped():
+    layout = BlockLayout(1.0, ("x", "y", "height", "intensity"), {"intensity": 200.0})
+    cloud = Cloud(np.zeros((4, 3), np.float32), fields={"intensity": np.array([0.0, 100, 200, 65535])})
+    blocks = all_of(Columns.of(layout, cloud.points, layout.read(cloud, "tile.las"), "tile.las"), 4)
+    found = dict(zip(blocks.index[0].tolist(), blocks.points[0, :, 3].tolist(), strict=True))
+    assert found == {0: 0.0, 1: 0.5, 2: 1.0, 3: 1.0}
+
+
+def test_a_file_without_the_features_is_refused():
+    layout = BlockLayout(1.0, ("x", "y", "height", "red", "green", "blue", "intensity"), {"intensity": 1.0})
+    bare = Cloud(np.zeros((1, 3), np.float32), fields={"gps_time": np.zeros(1)})
+    with pytest.raises(UserError, match=r"tile.las: holds no colors, which the network reads; expected red"):
+        layout.read(bare, "tile.las")
+    colored = Cloud(bare.points, np.zeros((1, 3), np.float32), fields=bare.fields)
+    with pytest.raises(UserError, match=r"tile.las: holds no column intensity, .*; found gps_time; use a network"):
+        layout.read(colored, "tile.las")
+
+
+@given(scans())
+def test_overlapping_blocks_to_learn_from_are_those_that_cover_a_scan(scan: np.ndarray):
+    columns = columns_of(scan)
+    learned = grid_blocks(columns, 200, np.random.default_rng(0), step=1)
+    covering = all_of(columns, 200)
+    sizes = covering.votes.sum(axis=1)
+    expected = covering.corners[sizes >= min(100, sizes.max())]
+    np.testing.assert_array_equal(learned.corners, expected)
+
+
+def test_only_chosen_blocks_are_cut():
+    columns = columns_of(dense(6.0, 20_000))
+    blocks = grid_blocks(columns, 64, np.random.default_rng(0), chosen=lambda corners: corners[:, 0] >= 6)
+    assert blocks.corners[:, 0].tolist() == [6, 6, 6, 6, 6, 6, 8, 8, 8, 8, 8, 8, 10, 10, 10, 10, 10, 10]
+    assert (columns.xyz[blocks.index][..., 0] >= 3).all()
+    none = grid_blocks(columns, 64, np.random.default_rng(0), chosen=lambda corners: corners[:, 0] > 99)
+    assert none.points.shape == (0, 64, 9)

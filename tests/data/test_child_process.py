@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,10 @@ def laz(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def own_children() -> None:
-    """No child of another test."""
+def own_children() -> Iterator[None]:
+    """No child of another test, and none for others: it may have a parser of this file."""
+    child_process._stop_all()
+    yield
     child_process._stop_all()
 
 
@@ -206,3 +209,11 @@ print(status, child_process._idle[0].pid == before)
 """
     out, error = run(code).communicate()
     assert (out, error) == ("0 True\n", "")
+
+
+def test_a_relative_path_follows_the_current_folder(laz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that is reused was started in another folder."""
+    first = clouds.read(laz)
+    monkeypatch.chdir(tmp_path)
+    again = clouds.read("scan.laz")
+    assert np.array_equal(first.points, again.points)

@@ -9,6 +9,7 @@ import pytest
 from dataset_errors import error_of
 
 from bipointnet.data import open_dataset, s3dis
+from bipointnet.data.blocks import ROOM as LAYOUT
 from bipointnet.data.blocks import Columns, add_votes, cover
 from bipointnet.data.rooms import CLASSES
 from bipointnet.data.s3dis import Fold, Room, folds, read_rooms
@@ -220,7 +221,8 @@ def test_the_labels_of_a_block_are_those_of_its_points(arrays: Path):
 def test_correct_scores_of_blocks_label_every_point_of_a_room(published: Path, points: int):
     for room in read_rooms(published, SIX_AREAS[:2]):
         totals = np.zeros((len(room.points), 13))
-        for blocks in cover(Columns.of(room.points, room.name), points, batch=4):
+        columns = Columns.of(LAYOUT, room.points[:, :3], room.points[:, 3:], room.name)
+        for blocks in cover(columns, points, batch=4):
             add_votes(totals, blocks, np.eye(13)[room.labels[blocks.index]])
         confusion = metrics.confusion_matrix(room.labels, totals.argmax(axis=1), 13)
         assert metrics.overall_accuracy(confusion) == metrics.mean_iou(confusion) == 100
@@ -378,7 +380,7 @@ ROOM = np.column_stack(make_room("Area_1_office_1"))
         (ROOM * (1, 1, 1, 1, 1, 1, 0.5), "points have labels like 0.5, expected 0 to 12"),
         (ROOM * (1, 1, 1, 1, 1, 1, np.nan), "300 of 300 points have a NaN"),
         (ROOM * (1, 1, 1, 2, 2, 2, 1), "has colors from 0 to 510, expected 0 to 255"),
-        (ROOM * (9999, 1, 1, 1, 1, 1, 1), "m wide, expected at most 1000 m; scale it to meters, or cut it"),
+        (ROOM * (9999, 1, 1, 1, 1, 1, 1), "m wide, expected at most 1000 m; scale it to meters, cut it, or use larger"),
     ],
 )
 def test_bad_array(tmp_path: Path, room: np.ndarray, sentence: str):

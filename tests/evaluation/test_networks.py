@@ -91,6 +91,6 @@ def test_a_split_is_labeled_with_the_logits_of_few_batches_in_memory(monkeypatch
     monkeypatch.setattr(tasks, "POINTS_AT_ONCE", 2 * POINTS)
     data, model = parts(test=32), Recording()
     task = tasks.PartSegmentation(Config(task="part", points=POINTS), data)
-    figures = task.evaluate(model, torch.from_numpy(data.test.points), torch.from_numpy(data.test.labels))
+    figures = task.figures(task.predict(model, torch.from_numpy(data.test.points), torch.from_numpy(data.test.labels)))
     assert figures["test_miou"] < 100
     assert model.most <= 2, "the batch that is computed and the one before it"

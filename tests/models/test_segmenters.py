@@ -6,9 +6,10 @@ from conftest import VARIANTS
 from gradient_laws import require_compiled_gradients
 from torch import nn
 
-from bipointnet.config import POINTNETS
-from bipointnet.models import SEGMENTERS, PartPointNet, ScenePointNet
+from bipointnet.config import LABELING
+from bipointnet.models import SEGMENTERS, PartPointNet, ScenePointNet, pointnet2
 from bipointnet.nn import LSR, METHODS, POOLS, BinaryLinear, EntropyMax, calibrate, in_full
+from bipointnet.nn.geometry import Neighbors, ball
 
 LINEARS = {"fp": nn.Linear} | {name: BinaryLinear.of(method) for name, method in METHODS.items()}
 NETWORKS = [
@@ -61,6 +62,35 @@ def test_fused_layers_equal_their_steps(make, linear):
     fused = model(x).logits
     with in_full(model):
         torch.testing.assert_close(model(x).logits, fused)
+
+
+@pytest.mark.parametrize("backbone", ["pointnet2", "dgcnn"])
+def test_the_category_changes_the_labels_of_every_backbone(backbone):
+    torch.manual_seed(0)
+    model = SEGMENTERS["part"][backbone](num_classes=5, categories=3, linear="lsr", pool="ema-max")
+    x = torch.randn(1, 40, 3).expand(3, -1, -1)
+    calibrate(model, (x, torch.arange(3)))
+    logits = model(x, torch.arange(3)).logits
+    assert not torch.equal(logits[0], logits[1])
+    with pytest.raises(ValueError, match="category is None, expected one of 3 categories per cloud"):
+        model(x)
+
+
+@pytest.mark.parametrize("task", SEGMENTERS)
+@pytest.mark.parametrize("points", [40, 5000])
+def test_balls_of_pointnet2_keep_their_limit_for_any_number_of_points(task, points, monkeypatch):
+    """So a packed file needs no rule for sizes that were not recorded."""
+    limits = []
+
+    def watched(centers: torch.Tensor, cloud: torch.Tensor, radius: float, limit: int) -> Neighbors:
+        limits.append(limit)
+        return ball(centers, cloud, radius, limit)
+
+    monkeypatch.setattr(pointnet2, "ball", watched)
+    model = SEGMENTERS[task]["pointnet2"](num_classes=2, in_channels=3).eval()
+    with torch.no_grad():
+        model(torch.rand(1, points, 3))
+    assert limits == [32] * (3 if task == "semantic" else 2)
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -116,7 +146,7 @@ def test_deployment_variants(variant):
 
 
 def test_options_allow_the_backbones_that_label_points_and_no_others():
-    assert all(set(backbones) == set(POINTNETS) for backbones in SEGMENTERS.values())
+    assert all(set(backbones) == set(LABELING) for backbones in SEGMENTERS.values())
 
 
 @pytest.mark.parametrize("task", SEGMENTERS)

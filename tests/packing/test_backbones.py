@@ -1,6 +1,7 @@
 """Every backbone, method, pool and variant: the program has the bits, floats and logits of the network."""
 
 import math
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -16,16 +17,18 @@ from bipointnet import binarize, calibrate, export, load
 from bipointnet.models import (
     DGCNN,
     MODELS,
+    DGCNNSegmenter,
     LocalNet,
     PartPointNet,
     PointCNN,
     PointConvNet,
     PointNet,
     PointNet2,
+    PointNet2Segmenter,
     ScenePointNet,
     vanilla_pointnet,
 )
-from bipointnet.models.pointnet2 import SetAbstraction
+from bipointnet.models.pointnet2 import ROOMS, SetAbstraction
 from bipointnet.nn import METHODS, POOLS, BinaryLinear
 from bipointnet.packing.sizes import SizeRule
 
@@ -131,6 +134,11 @@ def test_pointconv_with_binary_first_and_last_layers(tmp_path):
         (ScenePointNet, "lsr", {"tnets": True, "in_channels": 9}),
         (ScenePointNet, "abc-net", {"tnets": False}),
         (ScenePointNet, "xnor", {"tnets": False, "in_channels": 9}),
+        (PointNet2Segmenter, "lsr", {"categories": 2}),
+        (partial(PointNet2Segmenter, levels=ROOMS), "lsr", {"in_channels": 9}),
+        (PointNet2Segmenter, "xnor", {}),
+        (DGCNNSegmenter, "lsr", {"in_channels": 9}),
+        (DGCNNSegmenter, "lsr", {"categories": 3}),
     ],
     ids=str,
 )

@@ -1,14 +1,15 @@
 """Every point of a file of any size gets one label, in samples and in blocks; mistakes get one sentence."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from bipointnet.data.blocks import ROOM, BlockLayout
 from bipointnet.data.clouds import Cloud
 from bipointnet.errors import UserError
-from bipointnet.runtime.label import BATCH, Logits, Network, label_object, label_scene, read_labels
+from bipointnet.runtime.label import BATCH, Logits, Network, label_object, label_scene
 from bipointnet.runtime.progress import no_progress
+
+COLORLESS = BlockLayout(1.0, ("x", "y", "z", "x/size", "y/size", "z/size"), {})
 
 
 def by_height(clouds: np.ndarray, classes: int = 4) -> np.ndarray:
@@ -18,7 +19,8 @@ def by_height(clouds: np.ndarray, classes: int = 4) -> np.ndarray:
 
 
 def network(logits: Logits, points: int, channels: int = 3, accepted: tuple[int, ...] = (0, 1, 2, 3)) -> Network:
-    return Network(logits, np.array(accepted), "part" if channels == 3 else "semantic", points, channels)
+    layout = {3: None, 6: COLORLESS, 9: ROOM}[channels]
+    return Network(logits, np.array(accepted), "part" if channels == 3 else "semantic", points, layout)
 
 
 def cloud_of(points: int, wide: float = 3.0, colored: bool = False) -> Cloud:
@@ -86,42 +88,3 @@ def test_only_accepted_classes_are_predicted(label_points, channels):
 def test_missing_colors_get_one_sentence():
     with pytest.raises(UserError, match=r"room\.ply: holds no colors, which the network reads; expected red"):
         label_scene(network(by_height, 16, 9), cloud_of(10), "room.ply", no_progress)
-
-
-def test_labels_are_read_from_npy_and_text(tmp_path: Path):
-    labels = np.array([3, 0, 2])
-    np.save(tmp_path / "a.npy", labels.astype(np.uint8))
-    np.save(tmp_path / "float.npy", labels.astype(np.float64))
-    (tmp_path / "a.txt").write_text("3\n0\n2\n")
-    (tmp_path / "shapenet.txt").write_text("3.000000\n0.000000\n2.000000\n")
-    for name in ("a.npy", "float.npy", "a.txt", "shapenet.txt"):
-        found = read_labels(tmp_path / name, 3, np.arange(4))
-        assert found.dtype == np.int64
-        assert np.array_equal(found, labels)
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (np.zeros(5, int), r"holds labels of shape \(5,\); expected 3, one per point"),
-        (np.zeros((3, 1), int), r"holds labels of shape \(3, 1\); expected 3"),
-        (np.array([0, 1, 4]), r"point 2 \(counted from 0\) has label 4; expected 0 to 1, 3, the labels that"),
-        (np.array([0, -1, 1]), "point 1 .* has label -1; expected"),
-        (np.array([0.0, 2.0, 2.0]), "point 1 .* has label 2; expected 0 to 1, 3"),
-        (np.array([0.0, 1.0, 0.5]), "point 2 .* has label 0.5; expected"),
-        (np.array([0.0, 1.0, np.nan]), "point 2 .* has label nan; expected"),
-        (np.array(["a", "b", "c"]), "holds <U1 labels; expected integers"),
-        (b"PK\x03\x04", "cannot read labels"),
-        (b"no numpy", "cannot read labels"),
-        (b"", "cannot read labels"),
-        (None, "cannot read labels .no such file."),
-    ],
-)
-def test_wrong_labels_get_one_sentence(tmp_path: Path, content: np.ndarray | bytes | None, sentence: str):
-    path = tmp_path / "truth.npy"
-    if isinstance(content, np.ndarray):
-        np.save(path, content)
-    elif content is not None:
-        path.write_bytes(content)
-    with pytest.raises(UserError, match=sentence):
-        read_labels(path, 3, np.array([0, 1, 3]))

@@ -103,7 +103,7 @@ def test_readme_has_the_limits_of_the_default_model():
     text = " ".join((ROOT / "README.md").read_text().split())
     turned = limits["turned about the up axis by a random angle"]
     cut = limits["only one side: half of the points removed"]
-    assert f"has {card['accuracy']['file']:.1f} % on its test clouds, but {turned:.1f} % if they are turned" in text
+    assert f"has {card['accuracy']['file']:.1f} % on its test clouds, {turned:.1f} % if they are turned" in text
     assert f"and {cut:.1f} % if only one side" in text
 
 
@@ -111,8 +111,9 @@ def test_the_examples_are_true():
     assert doctest.testmod(shipped).failed == 0
 
 
-def test_the_default_is_a_classifier():
+def test_the_defaults_have_the_tasks_of_their_commands():
     assert shipped.card(shipped.DEFAULT_CLASSIFIER)["task"] == "classify"
+    assert shipped.card(shipped.DEFAULT_SEGMENTER)["task"] == "semantic"
 
 
 def test_an_existing_file_wins_over_a_name(tmp_path, monkeypatch):

@@ -12,8 +12,12 @@ from bipointnet.data import folder, manifest, modelnet, s3dis, scanobjectnn, sha
 from bipointnet.data.dataset import PointClouds, TrainedOn
 from bipointnet.data.listing import subfolders
 from bipointnet.data.own import Found, open_own
+from bipointnet.data.scan_choices import ScanOptions
+from bipointnet.data.scans import open_scans
 from bipointnet.data.summary import Summary, class_sizes
 from bipointnet.errors import UserError
+
+BUILT_IN = ("shapes", "rooms", "outdoors")
 
 
 class Layout(NamedTuple):
@@ -72,12 +76,13 @@ def open_dataset(
     fold: str | None = None,
     trained: TrainedOn | None = None,
     skip_bad: bool = False,
+    scans: ScanOptions | None = None,
 ) -> PointClouds:
-    """Open the built-in "shapes" or "rooms", or the data set in a folder.
+    """Open the built-in "shapes", "rooms" or "outdoors", or the data set in a folder.
 
     Args:
-        data: "shapes", "rooms", or a folder. Its layout is recognized. The data set may also be in a subfolder, if it
-            is the only one there. A file names a manifest, or one of several data sets in its folder:
+        data: "shapes", "rooms", "outdoors", or a folder. Its layout is recognized. The data set may also be in a
+            subfolder, if it is the only one there. A file names a manifest, or one of several data sets in its folder:
             modelnet10_train.txt, training_objectdataset.h5.
         points: each cloud has at least this many points, so that training can draw that many.
         seed: chooses among a file's points, and the test split where the folder has none. The built-in data sets are
@@ -87,14 +92,16 @@ def open_dataset(
             read, as the test split. Ignored for published data, which have a test split of their own.
         skip_bad: leave out those of your own files that cannot be read or have too few points, instead of raising a
             UserError that names them.
+        scans: read a folder that is not built in or published as labeled scans, with these options.
 
-    >>> data = open_dataset("shapes", points=512)
-    >>> len(data.classes), data.train.points.shape, data.test.points.shape
-    (20, (4800, 1024, 3), (800, 1024, 3))
+    Examples:
+        >>> data = open_dataset("shapes", points=512)
+        >>> len(data.classes), data.train.points.shape, data.test.points.shape
+        (20, (4800, 1024, 3), (800, 1024, 3))
     """
     if points < 1:
         raise UserError(f"--points is {points}, expected at least 1")
-    clouds, layout = _open(data, points, seed, fold, trained, skip_bad)
+    clouds, layout = _open(data, points, seed, fold, trained, skip_bad, scans)
     if clouds.summary is None:
         sizes = class_sizes(clouds.classes, clouds.train.labels, clouds.test.labels)
         stored = (clouds.train.points.shape[1],) * 3
@@ -103,13 +110,25 @@ def open_dataset(
 
 
 def _open(
-    data: str, points: int, seed: int, fold: str | None, trained: TrainedOn | None, skip_bad: bool
+    data: str,
+    points: int,
+    seed: int,
+    fold: str | None,
+    trained: TrainedOn | None,
+    skip_bad: bool,
+    scans: ScanOptions | None,
 ) -> tuple[PointClouds, str]:
     """The data set and the name of its layout."""
-    if data in ("shapes", "rooms"):
+    if data in BUILT_IN:
         if fold is not None:
             raise UserError(f"{data}: has no folds; found fold {fold!r}; leave --fold out")
+        _require_no_scan_options(data, scans)
         return _built_in(data, points), "built in"
+    if scans is not None and not _is_published(data):
+        if fold is not None:
+            raise UserError(f"{data}: has no folds, unlike S3DIS; found fold {fold!r}; leave --fold out")
+        return open_scans(Path(data), scans, seed, skip_bad), "scans"
+    _require_no_scan_options(data, scans)
     name, place = _find(data)
     layout = DATASETS[name]
     if layout.find:
@@ -126,7 +145,26 @@ def _open(
     return layout.open(place, points, seed), name
 
 
+def _require_no_scan_options(data: str, scans: ScanOptions | None) -> None:
+    if scans is not None and scans.given:
+        raise UserError(f"{data}: not labeled scans of your own, which --{scans.given[0]} is for; leave it out")
+
+
+def _is_published(data: str) -> bool:
+    """Whether a folder, or one of its subfolders, has the layout of a published data set."""
+    path = Path(data)
+    return path.is_dir() and bool(_matches(path, _published()))
+
+
+def _published() -> list[str]:
+    return [name for name, layout in DATASETS.items() if layout.open]
+
+
 def _built_in(data: str, points: int) -> PointClouds:
+    if data == "outdoors":
+        from bipointnet.data.outdoors import outdoor_blocks
+
+        return outdoor_blocks(points)
     if data == "rooms":
         from bipointnet.data.rooms import room_blocks
 
@@ -137,12 +175,12 @@ def _built_in(data: str, points: int) -> PointClouds:
 
 
 def layout_name(data: str) -> str:
-    """The layout of the data set that `open_dataset` would open: a name in DATASETS, or "shapes" or "rooms".
+    """The layout of the data set that `open_dataset` would open: a name in DATASETS or BUILT_IN.
 
     >>> layout_name("shapes")
     'shapes'
     """
-    return data if data in ("shapes", "rooms") else _find(data)[0]
+    return data if data in BUILT_IN else _find(data)[0]
 
 
 def fold_names(data: str) -> list[str]:
@@ -151,7 +189,7 @@ def fold_names(data: str) -> list[str]:
     >>> fold_names("shapes")
     []
     """
-    if data in ("shapes", "rooms"):
+    if data in BUILT_IN:
         return []
     name, place = _find(data)
     return [fold.name for fold in s3dis.folds(place)] if name == "s3dis" else []
@@ -165,17 +203,16 @@ def _find(data: str) -> tuple[str, Path]:
         if name:
             return name, path
         raise UserError(
-            f"{path}: is a file, not a folder; name a data folder, a manifest (*.csv or *.json), or 'shapes' or 'rooms'"
-            " for a built-in set"
+            f"{path}: is a file, not a folder; name a data folder, a manifest (*.csv or *.json), or a built-in set:"
+            f" {', '.join(BUILT_IN)}"
         )
     if not path.is_dir():
         raise UserError(
-            f"{path}: there is no such folder; name a data folder, or 'shapes' or 'rooms' for a built-in set"
+            f"{path}: there is no such folder; name a data folder, or a built-in set: {', '.join(BUILT_IN)}"
         )
     if manifest.recognizes(path):
         return "manifest", path
-    *published, listed, own = DATASETS
-    for names in (published, [listed, own]):
+    for names in (_published(), [name for name, layout in DATASETS.items() if layout.find]):
         matches = _matches(path, names)
         if len(matches) == 1:
             return matches[0]
@@ -184,7 +221,7 @@ def _find(data: str) -> tuple[str, Path]:
             raise UserError(f"{path}: holds {len(matches)} data sets ({found}); name one of them")
     raise UserError(
         f"{path}: {_content(path)}, not a recognized layout; expected one of:"
-        f" {'; '.join(layout.description for layout in DATASETS.values())}"
+        f" {'; '.join(layout.description for layout in DATASETS.values())}; for labeled scans add --task semantic"
     )
 
 

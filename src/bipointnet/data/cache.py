@@ -33,10 +33,13 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bipointnet"
 
 
-def cached(name: str, key: object, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def cached(
+    name: str, key: object, make: Callable[[], Mapping[str, np.ndarray]], bound: int | None = None
+) -> dict[str, np.ndarray]:
     """The arrays that `make()` returns, from the cache if it holds this `key`.
 
-    The repr of `key` must contain everything that the arrays depend on.
+    The repr of `key` must contain everything that the arrays depend on. bound: the most bytes of all arrays of this
+    `name`; those used longest ago are removed.
 
     >>> cached("squares", ("squares", 1, 4), lambda: {"x": np.arange(4) ** 2})["x"].tolist()
     [0, 1, 4, 9]
@@ -44,7 +47,10 @@ def cached(name: str, key: object, make: Callable[[], Mapping[str, np.ndarray]])
     path = cache_folder() / f"{name}-{_digest(key)[:16]}.npz"
     try:
         with np.load(path, allow_pickle=False) as stored:
-            return {k: stored[k] for k in stored.files}
+            arrays = {k: stored[k] for k in stored.files}
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return arrays
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         pass
     arrays = dict(make())
@@ -52,7 +58,20 @@ def cached(name: str, key: object, make: Callable[[], Mapping[str, np.ndarray]])
     np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
     with contextlib.suppress(OSError):
         write_beside(path, buffer.getvalue())
+        if bound is not None:
+            _remove_oldest(path, bound)
     return arrays
+
+
+def _remove_oldest(newest: Path, bound: int) -> None:
+    """Remove the arrays of the name of `newest` that were used longest ago, until all take at most `bound` bytes."""
+    name = newest.name.rpartition("-")[0]
+    found = [(path.stat().st_mtime, path.stat().st_size, path) for path in newest.parent.glob(f"{name}-*.npz")]
+    excess = sum(size for _, size, _ in found) - bound
+    for _, size, path in sorted(found):
+        if excess > 0 and path != newest:
+            path.unlink(missing_ok=True)
+            excess -= size
 
 
 class Entry(NamedTuple):

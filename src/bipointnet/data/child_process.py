@@ -7,13 +7,14 @@ its length in 8 bytes; a part of length 0 ends the data, and the last part descr
 
 import atexit
 import contextlib
+import importlib
 import json
 import os
 import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,7 +24,9 @@ from bipointnet.data.parsed import CoreFile, Table, not_whole
 from bipointnet.errors import UserError
 
 _MEMORY = 256 << 20  # bytes of address space beside the libraries, plus 64 times the size of the file
+_MEMORY_FOR_PARTS = 1 << 30  # the same for a file that is read in parts
 _SECONDS = 4  # of processor time, plus one per megabyte of the file
+_MOST_SECONDS = 3600  # for points that a file declares
 _MOST_BYTES = 32 << 20  # of the content, plus 100 times the size of the file
 _PART = 1 << 20
 
@@ -42,8 +45,26 @@ _ENVIRONMENT = {
 def read(path: Path) -> Table | CoreFile:
     """The content of a file that `scan_libraries` reads; UserError if the child refuses it or dies."""
     size = path.stat().st_size
-    seconds = _SECONDS + size // 1_000_000
-    request = {"path": str(path), "memory": _MEMORY + 64 * size, "seconds": seconds}
+    data, answer = _request(path, "content", _MEMORY + 64 * size, _MOST_BYTES + 100 * size)
+    if "suffix" in answer:
+        return CoreFile(answer["suffix"], bytes(data))
+    columns = np.frombuffer(data, np.float64).reshape(len(answer["names"]), -1)
+    return Table(answer["format"], answer["names"], answer["bits"], columns, None, tuple(answer["notes"]))
+
+
+def laz_extremes(path: Path, points: int) -> bytearray:
+    """`LasParts.find_extremes` of a LAZ file, as bytes; UserError if the child refuses it or dies.
+
+    points: how many the file declares.
+    """
+    return _request(path, "extremes", _MEMORY_FOR_PARTS, _MOST_BYTES, min(points // 1_000_000, _MOST_SECONDS))[0]
+
+
+def _request(path: Path, what: str, memory: int, most: int, more_seconds: int = 0) -> tuple[bytearray, dict[str, Any]]:
+    """What a child finds in a file: bytes, at most `most`, and their description."""
+    seconds = _SECONDS + path.stat().st_size // 1_000_000 + more_seconds
+    # A child stays in the folder in which it was started; this process may be in another one now.
+    request = {"what": what, "path": str(path.absolute()), "memory": memory, "seconds": seconds}
     child = _idle_child(path)
     try:
         # A backstop: the child's own limit counts processor time only.
@@ -51,7 +72,7 @@ def read(path: Path) -> Table | CoreFile:
         timer.daemon = True
         timer.start()
         try:
-            data, answer = _ask(child, request, _MOST_BYTES + 100 * size)
+            data, answer = _ask(child, request, most)
         finally:
             timer.cancel()
     except _Died:
@@ -64,10 +85,7 @@ def read(path: Path) -> Table | CoreFile:
         _idle.append(child)
     if "error" in answer:
         raise UserError(f"{path}: {answer['error']}")
-    if "suffix" in answer:
-        return CoreFile(answer["suffix"], bytes(data))
-    columns = np.frombuffer(data, np.float64).reshape(len(answer["names"]), -1)
-    return Table(answer["format"], answer["names"], answer["bits"], columns, None, tuple(answer["notes"]))
+    return data, answer
 
 
 # The parent's side
@@ -110,8 +128,10 @@ def _ask(child: _Child, request: dict[str, Any], most: int) -> tuple[bytearray, 
     assert child.stdin is not None
     assert child.stdout is not None
     try:
-        child.stdin.write(json.dumps(request).encode() + b"\n")
-        child.stdin.flush()
+        # Past the buffer: a process that another thread forks now would write its copy of the buffer, too.
+        rest = memoryview(json.dumps(request).encode() + b"\n")
+        while rest:
+            rest = rest[os.write(child.stdin.fileno(), rest) :]
     except OSError as error:  # a closed pipe
         raise _Died from error
     data = bytearray()
@@ -191,19 +211,17 @@ if hasattr(os, "register_at_fork"):
 
 def serve() -> None:
     """Read the files that the parent names on standard input, until it closes it."""
-    from bipointnet.data import scan_libraries
-
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get into the replies
     for line in sys.stdin.buffer:
         request = json.loads(line)
         path = Path(request["path"])
         try:
-            parse = scan_libraries.parser_of(path.suffix.lower())
+            parse = _parser(request["what"], path)
             _limit(request["memory"], request["seconds"])
             answer = _send_all(replies, parse(path))
         except UserError as error:
-            answer = {"error": str(error)}
+            answer = {"error": str(error).removeprefix(f"{path}: ")}
         except MemoryError:
             answer = {"error": "declares more than fits into memory; the file is damaged, copy it again"}
         except BaseException as error:  # a panic of a library in Rust is no Exception
@@ -211,6 +229,18 @@ def serve() -> None:
         for part in (b"", json.dumps(answer).encode()):
             _send(replies, part)
         replies.flush()
+
+
+def _parser(what: str, path: Path) -> Callable[[Path], Iterator[bytes | dict[str, Any]]]:
+    """The function that reads what is asked for; the libraries that it needs are imported."""
+    if what == "content":
+        from bipointnet.data import scan_libraries
+
+        return scan_libraries.parser_of(path.suffix.lower())
+    from bipointnet.data import las_parts
+
+    importlib.import_module("lazrs")
+    return las_parts.send_extremes
 
 
 def _send_all(replies: IO[bytes], content: Iterator[bytes | dict[str, Any]]) -> dict[str, Any]:

@@ -20,6 +20,9 @@ from bipointnet.errors import UserError
 _CORE = ".ply .pcd .las .off .obj .stl .xyz .txt .csv .pts .asc .xyzn .xyzrgb .ptx .npy .bin .f32 .raw"
 
 SUFFIXES = (*_CORE.split(), *library_files.SUFFIXES)
+LIBRARY_SUFFIXES = library_files.SUFFIXES  # of formats that the core does not parse alone
+# Formats whose columns may have no names.
+UNNAMED = (".xyz", ".txt", ".csv", ".pts", ".asc", ".xyzn", ".xyzrgb", ".npy", ".npz", ".bin", ".f32", ".raw")
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def corrupt(cloud: np.ndarray, name: str, severity: int, rng: np.random.Generato
         severity: 1 to 5.
         rng: see `cloud_rng`.
 
-    Example:
+    Examples:
         >>> cloud = normalize(np.random.default_rng(0).normal(size=(1024, 3)).astype(np.float32))
         >>> corrupt(cloud, "drop-local", 5, cloud_rng("drop-local", 5, seed=0, index=0)).shape
         (524, 3)
@@ -131,7 +131,7 @@ def corrupt(cloud: np.ndarray, name: str, severity: int, rng: np.random.Generato
 def cloud_rng(name: str, severity: int, seed: int, index: int) -> np.random.Generator:
     """The generator for cloud number `index` of a data set: no other cloud, severity or corruption changes it.
 
-    Example:
+    Examples:
         >>> cloud_rng("jitter", 1, seed=0, index=7).random() == cloud_rng("jitter", 1, seed=0, index=7).random()
         True
     """

@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bipointnet.data.blocks import BlockLayout
+from bipointnet.data.scan_facts import ScanFacts
 from bipointnet.data.summary import Summary
 from bipointnet.errors import UserError
 
@@ -65,6 +67,8 @@ class PointClouds:
         up: the axis that points up.
         parts: the point labels that occur in each class, in order; empty where points are not parts of an object, as
             in rooms.
+        blocks: how scans were cut into blocks, where clouds are blocks.
+        scans: what an evaluation must know about labeled scans of the user's own.
         held_out: the files of the test split, as paths relative to the data folder ("chair/a.ply"), where it was chosen
             by `open_dataset`; empty where the data set has a test split of its own.
         trained_on: the names and fingerprints of the training files, where clouds are files of the user's own; empty
@@ -85,8 +89,10 @@ class PointClouds:
     point_classes: tuple[str, ...] = ()
     up: str = "z"
     parts: tuple[tuple[int, ...], ...] = ()
+    blocks: BlockLayout | None = None
     held_out: tuple[str, ...] = ()
     trained_on: tuple[tuple[str, str], ...] = ()
+    scans: ScanFacts | None = None
     summary: Summary | None = None
 
     @property
@@ -98,6 +104,12 @@ class PointClouds:
     def class_sizes(self) -> np.ndarray:  # (classes,)
         """The number of clouds of each class, train and test together."""
         return np.bincount(np.concatenate([self.train.labels, self.test.labels]), minlength=len(self.classes))
+
+    @property
+    def test_names(self) -> tuple[str, ...]:
+        """The files of the test clouds, or their places in the test split where clouds are not files."""
+        numbers = tuple(f"test cloud {i}" for i in range(len(self.test)))
+        return next(names for names in (self.test.files, self.held_out, numbers) if len(names) == len(self.test))
 
     def only(self, name: str) -> "PointClouds":
         """The clouds of one class, with its parts numbered from 0."""

@@ -101,7 +101,7 @@ def open_own(
     else:
         classes = trained.classes
         skipped += _unknown(found, trained)
-        test, note = _unseen(found, seed, trained)
+        test, note = unseen(found, seed, trained)
         splits = (), test
     jobs = [cloud_job(source.name, source.file, points, seed) for split in splits for source in split]
     read = read_all(jobs, found.root, skip_bad)
@@ -194,7 +194,7 @@ def _unknown(found: Found, trained: TrainedOn) -> tuple[Skipped, ...]:
     return tuple(Skipped(name, "a class that the network does not know") for name in unknown)
 
 
-def _unseen(
+def unseen(
     found: Found, seed: int, trained: TrainedOn
 ) -> tuple[tuple[Source, ...], Callable[[Collection[Source]], str]]:
     """The files to evaluate a network on, and a function: those of them that can be read -> what to say about them."""
@@ -221,12 +221,12 @@ def _unseen(
     known = dict(trained.files)
     contents = set(known.values())
     same_folder = any(known.get(source.name) == own for source, own in zip(candidates, prints, strict=True))
-    unseen = tuple(
+    fresh = tuple(
         source
         for source, own in zip(candidates, prints, strict=True)
         if own not in contents and not (same_folder and source.name in known)
     )
-    if not unseen:
+    if not fresh:
         raise UserError(
             f"{found.root}: all {len(candidates)} files were used to train the network; expected files that it has not"
             " seen; add new ones or name another folder"
@@ -238,9 +238,9 @@ def _unseen(
             f"{held_out:,} that the run held out" if held_out else "",
             f"{len(tested) - held_out:,} that are new to it" if len(tested) > held_out else "",
         ]
-        left = len(candidates) - len(unseen)
+        left = len(candidates) - len(fresh)
         return f"tested: {' and '.join(filter(None, kinds))}" + (
             f"; left out: {left:,} of its training files" if left else ""
         )
 
-    return unseen, note
+    return fresh, note

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bipointnet.data.blocks import Columns, grid_blocks
+from bipointnet.data.blocks import ROOM, Columns, grid_blocks
 from bipointnet.data.cache import cached
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.data.generated import check_size, generated_splits
@@ -375,7 +375,7 @@ def room_blocks(points: int) -> PointClouds:
         for name in ("train", "test")
     ]
     train, test = (Split(cut["points"], np.zeros(len(cut["points"]), np.int64), cut["labels"]) for cut in splits)
-    return PointClouds("rooms", ("room",), train, test, CLASSES)
+    return PointClouds("rooms", ("room",), train, test, CLASSES, blocks=ROOM)
 
 
 def _cut(name: str, points: int) -> dict[str, np.ndarray]:
@@ -383,7 +383,7 @@ def _cut(name: str, points: int) -> dict[str, np.ndarray]:
     rng, cut, labels = np.random.default_rng(0), [], []
     assert split.point_labels is not None
     for room, own in zip(split.points, split.point_labels, strict=True):
-        blocks = grid_blocks(Columns.of(room, "rooms"), points, rng)
+        blocks = grid_blocks(Columns.of(ROOM, room[:, :3], room[:, 3:], "rooms"), points, rng)
         cut.append(blocks.points)
         labels.append(own[blocks.index])
     return {"points": np.concatenate(cut), "labels": np.concatenate(labels)}

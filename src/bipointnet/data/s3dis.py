@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bipointnet.data.blocks import Columns, grid_blocks
+from bipointnet.data.blocks import ROOM, Columns, grid_blocks
 from bipointnet.data.cache import cached
 from bipointnet.data.clouds import require_finite
 from bipointnet.data.dataset import PointClouds, Split
@@ -74,7 +74,7 @@ def s3dis(folder: Path, points: int, seed: int = 0, fold: str | None = None) -> 
         train, test = _open_hdf5(folder, chosen, points)
     else:
         train, test = _open_rooms(folder, chosen, max(points, _STORED), seed)
-    return PointClouds(f"s3dis/{chosen.name}", ("room",), train, test, CLASSES)
+    return PointClouds(f"s3dis/{chosen.name}", ("room",), train, test, CLASSES, blocks=ROOM)
 
 
 def folds(folder: Path) -> tuple[Fold, ...]:
@@ -207,8 +207,9 @@ def _open_rooms(folder: Path, fold: Fold, points: int, seed: int) -> tuple[Split
     cut: tuple[list[tuple[np.ndarray, np.ndarray]], ...] = ([], [])
     sources = _room_sources(folder)
     for source, room in zip(with_progress(list(sources.values())), read_rooms(folder, sources), strict=True):
+        columns = Columns.of(ROOM, room.points[:, :3], room.points[:, 3:], source)
         # Seeded by the room's name: the blocks of a room are the same in every fold.
-        blocks = grid_blocks(Columns.of(room.points, source), points, rng_of(room.name, seed))
+        blocks = grid_blocks(columns, points, rng_of(room.name, seed))
         cut[room.name in tested].append((blocks.points, room.labels[blocks.index]))
     train, test = (_split(*map(np.concatenate, zip(*half, strict=True))) for half in cut)
     return train, test

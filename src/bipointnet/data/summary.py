@@ -49,6 +49,7 @@ class Summary:
         held_out: the files that were chosen for the test, as in `PointClouds.held_out`.
         skipped: files and folders that were left out.
         notes: sentences about anything else that was decided.
+        point_classes: the number of classes of points, for blocks of labeled scans; else 0.
 
     >>> found = Summary("scans", "CLASS/*", (ClassSize("cup", 8, 2), ClassSize("vase", 4, 1)), (812, 9000, 10000))
     >>> print(*found.lines(), sep="\\n")
@@ -67,6 +68,7 @@ class Summary:
     held_out: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
+    point_classes: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """All fields as JSON stores them."""
@@ -75,8 +77,9 @@ class Summary:
     def lines(self) -> list[str]:
         """A short text: at most 9 classes and 5 names of each list. Without training clouds, only the test is named."""
         train, test = (sum(getattr(size, split) for size in self.classes) for split in ("train", "test"))
-        count = f"{len(self.classes)} class{'es' * (len(self.classes) != 1)}"
-        sizes = f"{train:,} clouds to train, {test:,} to test" if train else f"{test:,} clouds to test"
+        classes, what = (self.point_classes, "blocks") if self.point_classes else (len(self.classes), "clouds")
+        count = f"{classes} class{'es' * (classes != 1)}"
+        sizes = f"{train:,} {what} to train, {test:,} to test" if train else f"{test:,} {what} to test"
         text = [f"{self.data}: layout {self.layout}, {count}, {sizes}"]
         text += self._table()
         text += self._sizes()

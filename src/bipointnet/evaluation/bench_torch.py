@@ -17,7 +17,7 @@ from bipointnet.runtime.float_twin import Step, Weights
 def bench(path: str | Path, **options: Any) -> dict[str, Any]:
     """`runtime.bench.bench` with PyTorch as one more peer; takes the same options.
 
-    Example:
+    Examples:
         >>> bench("chairs.bpn", rounds=50)["speedup"]  # doctest: +SKIP
         {'onnxruntime': 31.31, 'torch': 41.75}
     """

@@ -112,7 +112,10 @@ def open_test_data(
         )
     own = part if folds else None
     trained = predictor.trained and replace(predictor.trained, every=every)
-    clouds = open_dataset(data, points or predictor.points, fold=own, trained=trained, skip_bad=skip_bad)
+    count = points or predictor.points
+    clouds = open_dataset(
+        data, count, fold=own, trained=trained, skip_bad=skip_bad, scans=predictor.scan_options(count)
+    )
     clouds = clouds.only(part) if part and predictor.task == "part" else clouds
     require_matching_data(data, clouds, predictor)
     return clouds
@@ -137,11 +140,10 @@ def _mistakes(clouds: PointClouds, logits: np.ndarray) -> tuple[np.ndarray, tupl
     labels = logits.argmax(axis=1)
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities = weights.max(axis=1) / weights.sum(axis=1)
-    test = clouds.test
-    files = next((names for names in (test.files, clouds.held_out) if len(names) == len(test)), None)
+    test, names = clouds.test, clouds.test_names
     return labels, tuple(
         Mistake(
-            files[i] if files else f"test cloud {i}",
+            names[i],
             clouds.classes[test.labels[i]],
             clouds.classes[labels[i]],
             float(probabilities[i]),

@@ -31,6 +31,21 @@ def expand(arguments: Sequence[str], suffixes: Collection[str]) -> list[Input]:
     return [found for argument in arguments for found in _expanded(argument, tuple(suffixes))]
 
 
+def listed_in(file: Path, suffixes: Collection[str]) -> list[Input]:
+    """The files that a text file names, one path per line; empty lines and lines that begin with # are skipped.
+
+    Each line is expanded as `expand` does it. Relative paths are relative to the current folder.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UserError(describe_os_error(error)) from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file}: not text in UTF-8 ({error.reason}); expected one path per line") from error
+    names = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return expand(names, suffixes)
+
+
 def _expanded(argument: str, suffixes: tuple[str, ...]) -> Iterator[Input]:
     is_folder = os.path.isdir(argument)
     if argument == STDIN or not (is_folder or (glob.has_magic(argument) and not os.path.lexists(argument))):

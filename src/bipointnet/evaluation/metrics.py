@@ -24,7 +24,7 @@ def argmax_among(logits: _Array, accepted: _Array) -> _Array:
         logits: one value per class in the last dimension.
         accepted: indices of the classes that may be predicted, such as the parts of one category.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> argmax_among(np.array([[9.0, 1.0, 2.0], [9.0, 4.0, 3.0]]), np.array([1, 2])).tolist()
         [2, 1]
@@ -54,7 +54,9 @@ class Accuracy:
 
 
 def confusion_matrix(labels: np.ndarray, predictions: np.ndarray, classes: int) -> np.ndarray:
-    """(classes, classes) counts; row: true class, column: predicted class."""
+    """(classes, classes) counts; row: true class, column: predicted class. Labels of -1 (unknown) do not count."""
+    known = labels >= 0
+    labels, predictions = labels[known], predictions[known]
     return np.bincount(labels * classes + predictions, minlength=classes * classes).reshape(classes, classes)
 
 
@@ -118,6 +120,12 @@ def shape_ious(
     return ious
 
 
+def cloud_ious(labels: np.ndarray, predictions: np.ndarray, classes: int) -> np.ndarray:
+    """(M,) mIoU of each cloud from the classes (M, P) of its points, over the classes present or predicted in it."""
+    pairs = zip(labels, predictions, strict=True)
+    return np.array([mean_iou(confusion_matrix(own, found, classes)) for own, found in pairs])
+
+
 def part_ious(
     labels: np.ndarray, predictions: np.ndarray, categories: np.ndarray, parts: Sequence[Sequence[int]]
 ) -> np.ndarray:
@@ -174,7 +182,15 @@ def class_weights(counts: np.ndarray) -> np.ndarray:
 
 def bit_entropy(bits: np.ndarray) -> np.ndarray:
     """(C,) entropy in bits, between 0 and 1, of each column of a bool array (M, C) whose rows are samples."""
-    p = bits.mean(axis=0)
+    return share_entropy(bits.mean(axis=0))
+
+
+def share_entropy(p: np.ndarray) -> np.ndarray:
+    """Entropy in bits, between 0 and 1, of bits of which a share `p` is 1.
+
+    >>> share_entropy(np.array([0, 0.5, 1])).tolist()
+    [0.0, 1.0, 0.0]
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(p > 0, p * np.log2(p), 0) + np.where(p < 1, (1 - p) * np.log2(1 - p), 0)
     return np.abs(terms)

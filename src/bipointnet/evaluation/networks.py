@@ -35,7 +35,7 @@ class Evaluation(metrics.Accuracy):
 def eval_mode(model: nn.Module) -> Iterator[None]:
     """Put `model` into eval mode, then restore the mode of each module: a frozen BatchNorm stays frozen.
 
-    Example:
+    Examples:
         >>> model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2).eval())
         >>> with eval_mode(model):
         ...     print([module.training for module in model])
@@ -84,7 +84,7 @@ def evaluate(
         points: points per cloud that the network reads.
         center: as in `data.normalize`.
 
-    Example:
+    Examples:
         >>> from bipointnet.models import PointNet
         >>> found = evaluate(PointNet(num_classes=4), torch.randn(8, 64, 3), np.arange(8) % 4, classes=4, points=32)
         >>> found.confusion.sum(axis=1).tolist(), found.probabilities.shape

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bipointnet.config import Config, from_mapping
+from bipointnet.data.blocks import BlockLayout
 from bipointnet.data.dataset import TrainedOn
+from bipointnet.data.scan_choices import ScanOptions
+from bipointnet.data.scan_facts import ScanFacts
 from bipointnet.errors import UserError
 from bipointnet.evaluation.metrics import argmax_among
 from bipointnet.evaluation.model_file import ModelFile, identify
@@ -42,11 +45,12 @@ class Predictor(ABC):
 
     path: as the user named it. task: classify, part or semantic. classes: names of the classes of clouds or points.
     categories: names of the categories, if the network has a category input. channels: numbers per point. points: the
-    number of points per cloud in training. max_points: the most points of a cloud that a prediction uses; None: all.
-    up: the axis that points up in the training data; None if it is not recorded. data: name of the training data, or
-    "". held_out: the files of the test split, if it was chosen from a folder of the user's own files and is recorded.
-    trained_on: `PointClouds.trained_on` of the training data; None if it is not recorded. training: facts about the
-    training data, for `unlike.warnings`. facts: what reports say about the model beyond that.
+    number of points per cloud in training. blocks: how scans are cut, for task semantic. max_points: the most points of
+    a cloud that a prediction uses; None: all. up: the axis that points up in the training data; None if it is not
+    recorded. data: name of the training data, or "". held_out: the files of the test split, if it was chosen from a
+    folder of the user's own files and is recorded. trained_on: `PointClouds.trained_on` of the training data; None if
+    it is not recorded. training: facts about the training data, for `unlike.warnings`. facts: what reports say about
+    the model beyond that.
 
     >>> model = open_model("chairs.bpn")  # doctest: +SKIP
     >>> model.predict(clouds).argmax(axis=1)  # doctest: +SKIP
@@ -58,6 +62,7 @@ class Predictor(ABC):
     categories: list[str]
     channels: int
     points: int
+    blocks: BlockLayout | None
     max_points: int | None
     up: str | None
     data: str
@@ -71,6 +76,22 @@ class Predictor(ABC):
         """What `open_dataset` needs to return clouds that this network has not seen; None if it labels points."""
         own = TrainedOn(tuple(self.classes), self.trained_on, self.held_out)
         return own if self.task == "classify" else None
+
+    @property
+    def scans(self) -> ScanFacts | None:
+        """What is recorded about labeled scans that it was trained on; None if it was trained on other data."""
+        facts = self.training.get("scans")
+        try:
+            return None if facts is None else ScanFacts.from_json(facts)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{self.path}: its facts about training scans are damaged ({error}); export it again"
+            ) from error
+
+    def scan_options(self, points: int) -> ScanOptions | None:
+        """How labeled scans are read for this network; None if it was trained on other data."""
+        facts = self.scans
+        return None if facts is None or self.blocks is None else ScanOptions.of_run(facts, self.blocks, points)
 
     @abstractmethod
     def run(self, clouds: np.ndarray, category: int | None = None) -> Answer:
@@ -143,15 +164,16 @@ class Predictor(ABC):
 
 @dataclass(frozen=True)
 class PackedPredictor(Predictor):
-    """A packed model; needs no PyTorch. Predictions use all CPU cores, which never changes a result."""
+    """A packed model; needs no PyTorch. threads: how many predictions use, which never changes a result."""
 
     model: runtime.Model = field(compare=False)
+    threads: int = field(compare=False)
 
     def run(self, clouds: np.ndarray, category: int | None = None) -> Answer:
-        return Answer(self.model.logits(clouds, category=category, threads=_threads()), None)
+        return Answer(self.model.logits(clouds, category=category, threads=self.threads), None)
 
     def predict(self, clouds: np.ndarray) -> np.ndarray:
-        threads = min(_threads(), len(clouds))  # one cloud takes less time than a second thread to start
+        threads = min(self.threads, len(clouds))  # one cloud takes less time than a second thread to start
         return self.model.predict(clouds, threads=threads).probabilities
 
     def accepted(self, category: int | None = None) -> np.ndarray:
@@ -244,6 +266,7 @@ def _open_run(source: ModelFile) -> RunPredictor:
             categories=list(facts.get("categories", [])),
             channels=int(facts["channels"]),
             points=config.points,
+            blocks=None if facts.get("blocks") is None else BlockLayout.from_json(facts["blocks"]),
             max_points=config.max_points,
             up=facts.get("up"),
             data=str(facts.get("dataset", facts["data"])),
@@ -271,7 +294,11 @@ def _trained_on(facts: dict[str, Any]) -> tuple[tuple[str, str], ...] | None:
 
 
 def _open_packed(path: Path) -> PackedPredictor:
-    model = runtime.load(path)
+    return packed_predictor(runtime.load(path), path, os.cpu_count() or 1)
+
+
+def packed_predictor(model: runtime.Model, path: Path, threads: int) -> PackedPredictor:
+    """A packed model as a Predictor; `path` names it in errors."""
     training = model.manifest["training"]
     return PackedPredictor(
         path=path,
@@ -280,6 +307,7 @@ def _open_packed(path: Path) -> PackedPredictor:
         categories=model.categories,
         channels=model.channels,
         points=model.points,
+        blocks=model.blocks,
         max_points=model.max_points,
         up=training["up"] if training.get("up") in ("x", "y", "z") else None,
         data=str(training.get("dataset", training.get("data", ""))),
@@ -288,8 +316,5 @@ def _open_packed(path: Path) -> PackedPredictor:
         training=training,
         facts={"epoch": training.get("epoch"), "isa": model.isa},
         model=model,
+        threads=threads,
     )
-
-
-def _threads() -> int:
-    return os.cpu_count() or 1

@@ -85,7 +85,7 @@ def robustness(
         seed: chooses the random numbers.
         progress: called with (done, total).
 
-    Example:
+    Examples:
         >>> model = bipointnet.load("mine.bpn")  # doctest: +SKIP
         >>> robustness(lambda batch: model.predict(batch).labels, clouds, labels).mean_of("jitter")  # doctest: +SKIP
         71.3

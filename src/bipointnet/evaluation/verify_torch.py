@@ -57,7 +57,7 @@ def verify_against_run(
         data: clouds (M, P, C) float32, in addition to the random ones.
         progress: called with (done, total) clouds; each cloud counts twice.
 
-    Example:
+    Examples:
         >>> report = verify_against_run("chairs.bpn", "runs/chairs")  # doctest: +SKIP
         >>> report["torch"]["bits_compared"], report["torch"]["bits_different"]  # doctest: +SKIP
         (490297728, 0)
@@ -93,7 +93,7 @@ def verify_network(
         example, replace: as they were given to `export`.
         progress: called with (done, total) clouds; each cloud counts twice.
 
-    Example:
+    Examples:
         >>> report = verify_network("mine.bpn", network, clouds)  # doctest: +SKIP
         >>> report["ok"], report["torch"]["labels_different"]  # doctest: +SKIP
         (True, 0)

@@ -11,12 +11,12 @@ from torch import nn
 
 from bipointnet.config import Config
 from bipointnet.models.blueprint import Output
-from bipointnet.models.dgcnn import DGCNN
+from bipointnet.models.dgcnn import DGCNN, DGCNNSegmenter
 from bipointnet.models.local import SIZES, LocalNet
 from bipointnet.models.pointcnn import PointCNN
 from bipointnet.models.pointconv import PointConvNet
 from bipointnet.models.pointnet import PointNet, vanilla_pointnet
-from bipointnet.models.pointnet2 import PointNet2
+from bipointnet.models.pointnet2 import OBJECTS, ROOMS, PointNet2, PointNet2Segmenter
 from bipointnet.models.segmentation import PartPointNet, ScenePointNet
 from bipointnet.nn import Method, as_method, clipped, polynomial
 
@@ -31,8 +31,18 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 # Networks that label points, by task and backbone.
 SEGMENTERS: dict[str, dict[str, Callable[..., nn.Module]]] = {
-    task: {"pointnet": network, "pointnet-vanilla": partial(network, tnets=False)}
-    for task, network in {"part": PartPointNet, "semantic": ScenePointNet}.items()
+    "part": {
+        "pointnet": PartPointNet,
+        "pointnet-vanilla": partial(PartPointNet, tnets=False),
+        "pointnet2": partial(PointNet2Segmenter, levels=OBJECTS),
+        "dgcnn": DGCNNSegmenter,
+    },
+    "semantic": {
+        "pointnet": ScenePointNet,
+        "pointnet-vanilla": partial(ScenePointNet, tnets=False),
+        "pointnet2": partial(PointNet2Segmenter, levels=ROOMS),
+        "dgcnn": DGCNNSegmenter,
+    },
 }
 SLOPES = {"clip": clipped, "polynomial": polynomial}  # the names of --gradient
 
@@ -40,6 +50,7 @@ __all__ = [
     "DGCNN",
     "MODELS",
     "SEGMENTERS",
+    "DGCNNSegmenter",
     "LocalNet",
     "Output",
     "PartPointNet",
@@ -47,6 +58,7 @@ __all__ = [
     "PointConvNet",
     "PointNet",
     "PointNet2",
+    "PointNet2Segmenter",
     "ScenePointNet",
     "build",
     "method_of",
@@ -57,7 +69,7 @@ __all__ = [
 def method_of(config: Config) -> Method:
     """The binarization method of a configuration, with its gradient.
 
-    Example:
+    Examples:
         >>> method_of(Config(method="lsr", gradient="polynomial"))
         LSR(slope=polynomial)
     """
@@ -74,15 +86,17 @@ def build(config: Config, num_classes: int, in_channels: int, categories: int = 
         in_channels: channels per point.
         categories: number of categories of the category input, for task "part" only.
 
-    Example:
+    Examples:
         >>> model = build(Config(model="pointnet", method="lsr", pool="ema-max"), num_classes=40, in_channels=3)
     """
-    category_input = {"categories": categories} if config.task == "part" else {}
+    own: dict[str, int] = {"categories": categories} if config.task == "part" else {}
+    if config.first_width is not None:
+        own["first_width"] = config.first_width
     make = MODELS[config.model] if config.task == "classify" else SEGMENTERS[config.task][config.model]
     return make(
         num_classes=num_classes,
         in_channels=in_channels,
-        **category_input,
+        **own,
         linear="fp" if config.method == "fp" else method_of(config),
         pool=config.pool or None,
         binary_first=config.binary_first,

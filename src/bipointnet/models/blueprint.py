@@ -36,7 +36,7 @@ class Output(NamedTuple):
     pooled: (B, features), the global feature after the last pool.
     transform: (B, D, D), the feature transform of a T-Net, or None.
 
-    Example:
+    Examples:
         >>> output = PointNet(num_classes=40).eval()(torch.rand(2, 256, 3))
         >>> output.logits.shape, output.pooled.shape, output.transform.shape
         (torch.Size([2, 40]), torch.Size([2, 1024]), torch.Size([2, 64, 64]))

@@ -55,7 +55,7 @@ def load_run(run: str | Path) -> tuple[nn.Module, dict[str, Any]]:
 
     `bipointnet.load` loads packed models.
 
-    Example:
+    Examples:
         >>> network, facts = bipointnet.load_run("runs/chairs")  # doctest: +SKIP
         >>> index = network(torch.rand(1, 1024, 3)).logits.argmax().item()  # doctest: +SKIP
         >>> facts["classes"][index]  # doctest: +SKIP

@@ -8,22 +8,11 @@ has a float layer at its first level only. (benchmarks/README.md has the measure
 from typing import NamedTuple, Unpack
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bipointnet.errors import UserError
 from bipointnet.models.blueprint import Blueprint, Classifier, Options, Output
-from bipointnet.models.pointnet2 import SetAbstraction
-
-LIFT = 64  # channels of a float layer on coordinates
-
-
-class Level(NamedTuple):
-    """A set abstraction: a center per `share` points, at most `limit` neighbors within `radius`, layers of `sizes`."""
-
-    share: int
-    radius: float
-    limit: int
-    sizes: tuple[int, int, int]
+from bipointnet.models.pointnet2 import LIFT, Level, lifted_levels
 
 
 class Size(NamedTuple):
@@ -55,7 +44,7 @@ class LocalNet(Classifier):
         size: "tiny", "small" or "base".
         options: linear, pool, binary_first, binary_last, norm; see models.blueprint.Options.
 
-    Example:
+    Examples:
         >>> model = LocalNet(num_classes=40, size="tiny", linear="lsr", pool="ema-max")
         >>> model(torch.rand(2, 256, 3)).logits.shape
         torch.Size([2, 40])
@@ -67,26 +56,9 @@ class LocalNet(Classifier):
             raise UserError(f"LocalNet: size is {size!r}, expected one of {', '.join(SIZES)}")
         plan, form = Blueprint.of("LocalNet", **options), SIZES[size]
         self.size = size
-        self.levels = nn.ModuleList()
-        usual, features = 1024, in_channels - 3
-        for level in form.levels:
-            first = not self.levels
-            self.levels.append(
-                SetAbstraction(
-                    plan,
-                    features,
-                    level.sizes,
-                    level.share,
-                    level.radius,
-                    level.limit,
-                    usual,
-                    reads="points" if first else None,
-                    lift=0 if first else LIFT,
-                )
-            )
-            usual, features = usual // level.share, level.sizes[-1]
+        self.levels = lifted_levels(plan, form.levels, in_channels - 3, usual=1024)
         self.place = plan.layer(3, LIFT, reads="xyz")
-        widths = [LIFT + features, *form.points]
+        widths = [LIFT + form.levels[-1].sizes[-1], *form.points]
         self.points = plan.mlp(widths)
         self.pooled = plan.pooled_layer(widths[-1], form.pooled)
         self.add_head(plan, [form.pooled, *form.head], num_classes)

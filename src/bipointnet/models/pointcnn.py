@@ -70,7 +70,7 @@ class PointCNN(Classifier):
         options: linear, pool, binary_first, binary_last, norm; see models.blueprint.Options. The default pool is
             a mean.
 
-    Example:
+    Examples:
         >>> model = PointCNN(num_classes=40, linear="lsr", pool="ema-max")
         >>> model(torch.rand(2, 256, 3)).logits.shape
         torch.Size([2, 40])

@@ -99,7 +99,7 @@ class PointConvNet(Classifier):
         in_channels: channels per point, xyz first.
         options: linear, binary_first, binary_last, norm; see models.blueprint.Options.
 
-    Example:
+    Examples:
         >>> model = PointConvNet(num_classes=40, linear="lsr")
         >>> model(torch.rand(2, 256, 3)).logits.shape
         torch.Size([2, 40])

@@ -48,17 +48,17 @@ def transform_xyz(x: Tensor, transform: TNet | None) -> Tensor:
 
 
 class Encoder(nn.Module):
-    """PointNet up to its pool: T-Nets, 64-128-1024, pool."""
+    """PointNet up to its pool: T-Nets, 64-128-1024, pool; the first layer may be wider than 64."""
 
-    def add_encoder(self, plan: Blueprint, in_channels: int, tnets: bool) -> None:
+    def add_encoder(self, plan: Blueprint, in_channels: int, tnets: bool, width: int = 64) -> None:
         self.input_transform = TNet(plan, in_channels, 3, reads="points") if tnets else None
-        self.first = plan.layer(in_channels, 64, reads="points")
-        self.feature_transform = TNet(plan, 64, 64) if tnets else None
-        self.points = plan.mlp([64, 128])
-        self.pooled = plan.pooled_layer(128, 1024)
+        self.first = plan.layer(in_channels, width, reads="points")
+        self.feature_transform = TNet(plan, width, width) if tnets else None
+        self.points = plan.mlp([width, max(128, width)])
+        self.pooled = plan.pooled_layer(max(128, width), 1024)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """(B, N, in_channels) -> features of points (B, N, 64), of the cloud (B, 1024), and the feature transform."""
+        """(B, N, in_channels) -> features of points (B, N, width), of clouds (B, 1024), and the feature transform."""
         x = self.first(transform_xyz(x, self.input_transform))
         transform = None
         if self.feature_transform is not None:
@@ -76,7 +76,7 @@ class PointNet(Encoder, Classifier):
         tnets: with the input and the feature transform (PointNet), or without (vanilla).
         options: linear, pool, binary_first, binary_last, norm; see models.blueprint.Options.
 
-    Example:
+    Examples:
         >>> model = PointNet(num_classes=40, linear="lsr", pool="ema-max")
         >>> model(torch.rand(2, 256, 3)).logits.shape
         torch.Size([2, 40])
@@ -96,7 +96,7 @@ class PointNet(Encoder, Classifier):
 def vanilla_pointnet(num_classes: int, in_channels: int = 3, **options: Unpack[Options]) -> PointNet:
     """PointNet without its T-Nets: 3-64-128-1024, pool, 512-256-num_classes.
 
-    Example:
+    Examples:
         >>> model = vanilla_pointnet(num_classes=40, linear="lsr", pool="ema-max")
     """
     return PointNet(num_classes, in_channels, tnets=False, **options)

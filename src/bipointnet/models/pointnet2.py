@@ -1,14 +1,28 @@
 """PointNet++ (Qi et al. 2017, arXiv:1706.02413), single scale, in float and in 1 bit."""
 
 import math
-from typing import Unpack
+from itertools import pairwise
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from bipointnet.models.blueprint import Blueprint, Classifier, Options, Output
+from bipointnet.models.segmentation import Segmenter
 from bipointnet.nn import Reads
-from bipointnet.nn.geometry import ball, farthest_points, gather
+from bipointnet.nn.geometry import ball, farthest_points, gather, interpolate, three_nearest
+
+LIFT = 64  # channels of a float layer on coordinates that join features of 1 bit; models/local.py says why
+POINT = 128  # channels of the float layer on a point that is labeled
+
+
+class Level(NamedTuple):
+    """A set abstraction: a center per `share` points, at most `limit` neighbors within `radius`, layers of `sizes`."""
+
+    share: int
+    radius: float
+    limit: int
+    sizes: tuple[int, int, int]
 
 
 class SetAbstraction(nn.Module):
@@ -58,6 +72,20 @@ class SetAbstraction(nn.Module):
         return centers, self.pooled(self.points(x), around.counts)
 
 
+def lifted_levels(plan: Blueprint, levels: tuple[Level, ...], features: int, usual: int) -> nn.ModuleList:
+    """Set abstractions one after the other, each with a float layer on its offsets.
+
+    features: channels per point besides xyz. usual: the number of points for which the limits hold; 1: for any.
+    """
+    made = nn.ModuleList()
+    for level in levels:
+        own: dict[str, Any] = {"lift": LIFT} if made else {"reads": "points"}
+        sizes = level.sizes, level.share, level.radius, level.limit, usual
+        made.append(SetAbstraction(plan, features, *sizes, **own))
+        usual, features = max(1, usual // level.share), level.sizes[-1]
+    return made
+
+
 class PointNet2(Classifier):
     """PointNet++ for classification: (B, N, in_channels) -> Output.
 
@@ -70,7 +98,7 @@ class PointNet2(Classifier):
         in_channels: channels per point, xyz first.
         options: linear, pool, binary_first, binary_last, norm; see models.blueprint.Options.
 
-    Example:
+    Examples:
         >>> model = PointNet2(num_classes=40, linear="lsr", pool="ema-max")
         >>> model(torch.rand(2, 256, 3)).logits.shape
         torch.Size([2, 40])
@@ -89,3 +117,64 @@ class PointNet2(Classifier):
         xyz, features = self.far(*self.near(x[..., :3], x[..., 3:]))
         pooled = self.pooled(self.points(torch.cat([xyz, features], dim=-1)))  # (B, 1024)
         return Output(self.classify(pooled), pooled)
+
+
+OBJECTS = (Level(8, 0.2, 32, (64, 64, 128)), Level(4, 0.4, 32, (128, 128, 256)))
+ROOMS = (Level(8, 0.15, 32, (64, 64, 128)), Level(4, 0.35, 32, (128, 128, 256)), Level(4, 0.8, 32, (128, 128, 256)))
+
+
+class PointNet2Segmenter(Segmenter):
+    """PointNet++ that labels points: (B, N, in_channels), and (B,) with categories, -> Output.
+
+    Up: set abstractions as in PointNet2, and a PointNet over the last centers. Down: the features of the centers of a
+    level, interpolated at those of the level below, join the features there. The head reads, at each point, a float
+    layer on its channels, the interpolated features and those of the cloud. Coordinates that join features pass a
+    float layer first, as in LocalNet. Float in a 1-bit network: these layers and the last layer.
+
+    Args:
+        num_classes: number of parts or classes.
+        in_channels: channels per point, xyz first.
+        categories: number of categories of the category input; 0 for a network without it.
+        levels: the set abstractions; radii are for objects in the unit sphere, or for blocks of 1 meter.
+        options: linear, pool, binary_first, binary_last, norm; see models.blueprint.Options.
+
+    Examples:
+        >>> model = PointNet2Segmenter(num_classes=50, categories=16, linear="lsr", pool="ema-max")
+        >>> model(torch.rand(2, 256, 3), torch.tensor([0, 15])).logits.shape
+        torch.Size([2, 256, 50])
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        in_channels: int = 3,
+        categories: int = 0,
+        levels: tuple[Level, ...] = OBJECTS,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__()
+        plan = Blueprint.of("PointNet2Segmenter", **options)
+        self.categories = categories
+        self.first = plan.layer(in_channels, POINT, reads="points")
+        self.levels = lifted_levels(plan, levels, in_channels - 3, usual=1)
+        widths = [level.sizes[-1] for level in levels]
+        self.place = plan.layer(3, LIFT, reads="xyz")
+        self.points = plan.mlp([LIFT + widths[-1], 256, 512])
+        self.pooled = plan.pooled_layer(512, 1024)
+        self.down = nn.ModuleList(plan.layer(here + above, above) for here, above in pairwise(widths))
+        self.add_head(plan, POINT + widths[-1] + 1024, [256, 128], num_classes)
+
+    def forward(self, x: Tensor, category: Tensor | None = None) -> Output:
+        xyz, features = [x[..., :3]], [x[..., 3:]]
+        for level in self.levels:
+            centers, found = level(xyz[-1], features[-1])
+            xyz.append(centers)
+            features.append(found)
+        above = features[-1]
+        pooled = self.pooled(self.points(torch.cat([self.place(xyz[-1]), above], dim=-1)))  # (B, 1024)
+        for number in reversed(range(len(self.down))):
+            here, there = number + 1, number + 2
+            near = interpolate(above, *three_nearest(xyz[here], xyz[there]))
+            above = self.down[number](torch.cat([features[here], near], dim=-1))
+        near = interpolate(above, *three_nearest(xyz[0], xyz[1]))  # (B, N, channels of the last level)
+        return Output(self.label([self.first(x), near], pooled, category), pooled)

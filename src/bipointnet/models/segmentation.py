@@ -1,7 +1,7 @@
 """PointNet for segmentation (Qi et al. 2017, arXiv:1612.00593): one label per point, in float and in 1 bit.
 
-Both networks have the same head: a layer on the concatenated features of a point and of its cloud, two more layers,
-and a float layer with the logits of each point. There is no dropout.
+Networks that label points have heads of one form: a layer on the concatenated features of a point and of its cloud,
+more layers, and a float layer with the logits of each point. There is no dropout.
 
     PartPointNet(num_classes=4)                      parts of one category, as in the paper
     PartPointNet(num_classes=50, categories=16)      parts of all categories, with the category of a cloud as an input
@@ -19,7 +19,7 @@ from bipointnet.nn import ConcatLinear
 
 
 class Segmenter(nn.Module):
-    """Base class of both networks: the head on points, with an optional category input."""
+    """Base class of the networks that label points: the head, with an optional category input."""
 
     categories: int
 
@@ -54,7 +54,7 @@ class PartPointNet(Segmenter):
         tnets: with the input and the feature transform, or without.
         options: linear, pool, binary_first, binary_last, norm; see models.blueprint.Options.
 
-    Example:
+    Examples:
         >>> model = PartPointNet(num_classes=50, categories=16, linear="lsr", pool="ema-max")
         >>> model(torch.rand(2, 256, 3), torch.tensor([0, 15])).logits.shape
         torch.Size([2, 256, 50])
@@ -98,14 +98,17 @@ class ScenePointNet(Encoder, Segmenter):
     """Objects in a block of a room: (B, N, in_channels) -> Output with logits (B, N, num_classes).
 
     PointNet's encoder; the head reads the 64 features of a point after the transform and the 1024 of the cloud:
-    1088-512-256-128.
+    1088-512-256-128. In 1 bit the features of a point are 64 sides of planes, which place it only roughly in its block;
+    `first_width` has more of them.
 
     Args:
         num_classes: number of classes.
         in_channels: channels per point, xyz first; the input T-Net reads all channels and transforms xyz.
-        tnets, options: as in PartPointNet.
+        tnets: as in PartPointNet.
+        first_width: outputs of the first layer, which is a float layer also in 1 bit.
+        options: as in PartPointNet.
 
-    Example:
+    Examples:
         >>> model = ScenePointNet(num_classes=13, linear="lsr", pool="ema-max")
         >>> model(torch.rand(2, 256, 9)).logits.shape
         torch.Size([2, 256, 13])
@@ -113,11 +116,18 @@ class ScenePointNet(Encoder, Segmenter):
 
     categories = 0
 
-    def __init__(self, num_classes: int, in_channels: int = 9, tnets: bool = True, **options: Unpack[Options]) -> None:
+    def __init__(
+        self,
+        num_classes: int,
+        in_channels: int = 9,
+        tnets: bool = True,
+        first_width: int = 64,
+        **options: Unpack[Options],
+    ) -> None:
         super().__init__()
         plan = Blueprint.of("ScenePointNet", **options)
-        self.add_encoder(plan, in_channels, tnets)
-        self.add_head(plan, 64 + 1024, [512, 256, 128], num_classes)
+        self.add_encoder(plan, in_channels, tnets, first_width)
+        self.add_head(plan, first_width + 1024, [512, 256, 128], num_classes)
 
     def forward(self, x: Tensor) -> Output:
         points, pooled, transform = self.encode(x)

@@ -40,7 +40,7 @@ def calibrate(model: nn.Module, batch: Any, **kwargs: Any) -> None:
             the labels, and is left out if the forward can do without; so are items that the forward does not take.
         kwargs: keyword arguments of the forward.
 
-    Example:
+    Examples:
         >>> import torch, bipointnet
         >>> model = bipointnet.PointNet(num_classes=40, linear="lsr", pool="ema-max")
         >>> bipointnet.calibrate(model, torch.rand(8, 256, 3))

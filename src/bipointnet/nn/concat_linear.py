@@ -28,7 +28,7 @@ class ConcatLinear(nn.Module, Calibrated):
 
     Set `fused` to False to run `linear` on the concatenation, which forward hooks on it need.
 
-    Example:
+    Examples:
         >>> layer = ConcatLinear(BinaryLinear(64 + 1024, 512, "lsr"))
         >>> layer([torch.randn(2, 100, 64), torch.randn(2, 1, 1024)]).shape
         torch.Size([2, 100, 512])

@@ -19,9 +19,10 @@ class BinaryConv(BinaryLinear):
         out_features: output channels.
         method: a Method, or its name in METHODS.
         places: number of dimensions after the channels, 1 as in Conv1d or 2 as in Conv2d.
-    Shapes: (..., in_features, *places) -> (..., out_features, *places).
 
-    Example:
+    Shapes: `(..., in_features, *places) -> (..., out_features, *places)`.
+
+    Examples:
         >>> BinaryConv(64, 128, "lsr", places=1)(torch.randn(2, 64, 100)).shape
         torch.Size([2, 128, 100])
     """
@@ -51,12 +52,15 @@ class PointPool(nn.Module):
 
     Args:
         pool: (..., N, C) -> (..., C), or its name in POOLS. It is copied, because it may hold a shift.
-        dims, keepdim: pool over these dimensions together, as torch.amax does.
-        window, stride: or pool over windows of these sizes, as nn.MaxPool1d and nn.MaxPool2d do.
+        dims: pool over these dimensions together, as torch.amax does.
+        keepdim: keep them, with size 1.
+        window: or pool over windows of these sizes, as nn.MaxPool1d and nn.MaxPool2d do.
+        stride: the steps between windows.
+
     Shapes: as for the PyTorch function. n of delta(n) is the number of elements that are pooled or, if the pool counts
     codes and `codes.count` named the layer in front, the number of distinct codes of each cloud.
 
-    Example:
+    Examples:
         >>> PointPool("ema-max", dims=(2,))(torch.randn(2, 64, 100)).shape
         torch.Size([2, 64])
     """

@@ -41,7 +41,7 @@ class Operations(NamedTuple):
 def operations(model: nn.Module, points: int, channels: int) -> Operations:
     """Count the multiply-adds of `model` for one cloud (1, points, channels), without fused layers.
 
-    Example:
+    Examples:
         >>> operations(vanilla_pointnet(num_classes=40, linear="lsr"), points=1024, channels=3).one_bit
         143261696
     """
@@ -76,7 +76,7 @@ def deployed_bytes(model: nn.Module) -> int:
     A float layer has 4 bytes per weight and one 4-byte bias per output. A bi-linear layer has 1 bit per weight and one
     4-byte threshold per output: BatchNorm, scale, bias and sign together are one comparison.
 
-    Example:
+    Examples:
         >>> deployed_bytes(vanilla_pointnet(num_classes=40))
         3228320
     """

@@ -47,7 +47,7 @@ def _row_order(words: Tensor) -> Tensor:
 def distinct_rows(signs: Tensor) -> Tensor:
     """The number of different rows of +-1 in each set of rows: (..., N, K) -> (...) int64.
 
-    Example:
+    Examples:
         >>> from bipointnet.nn.distinct import distinct_rows
         >>> distinct_rows(torch.tensor([[1.0, -1.0], [1.0, 1.0], [1.0, -1.0]]))
         tensor(2)

@@ -246,7 +246,7 @@ class NormalizedLayer(nn.Sequential):
     Its parts, in this order: a layer over the last dimension, such as nn.Linear or BinaryLinear; a BatchNorm over all
     other dimensions; an activation or nothing. Only nn.ReLU and nn.Hardtanh, with limits -1 and 1, are fused.
 
-    Example:
+    Examples:
         >>> layer = NormalizedLayer(BinaryLinear(64, 128, "lsr"), PointNorm(128), torch.nn.Hardtanh())
         >>> layer(torch.randn(8, 100, 64)).shape
         torch.Size([8, 100, 128])

@@ -197,7 +197,7 @@ class PooledLayer(nn.Module, Calibrated):
 
     Set `fused` to False to run every step by itself, which forward hooks on them need.
 
-    Example:
+    Examples:
         >>> layer = PooledLayer(BinaryLinear(128, 1024, "lsr"), PointNorm(1024), None, EntropyMax())
         >>> layer(torch.randn(8, 100, 128)).shape
         torch.Size([8, 1024])
@@ -295,7 +295,7 @@ def in_full(model: nn.Module) -> Iterator[None]:
 
     At the end every module has its own mode back.
 
-    Example:
+    Examples:
         >>> model = vanilla_pointnet(num_classes=40, linear="lsr", pool="ema-max")
         >>> with in_full(model), hooked({"head": model.head}, lambda name, module, x, output: print(x.shape)):
         ...     output = model(torch.rand(2, 100, 3))

@@ -63,7 +63,7 @@ def grouped_product(a: Tensor, w: Tensor, binary: bool) -> Tensor:
 class GroupedLinear(nn.Linear):
     """The block-diagonal linear layer: (..., groups, inputs) -> (..., groups * outputs).
 
-    Example:
+    Examples:
         >>> GroupedLinear(8, 4, 3)(torch.randn(2, 100, 8, 4)).shape
         torch.Size([2, 100, 24])
     """
@@ -80,7 +80,7 @@ class BinaryGrouped(BinaryLinear):
 
     A method with a scale per point has one per group and point.
 
-    Example:
+    Examples:
         >>> BinaryGrouped(8, 4, 3, "lsr")(torch.randn(2, 100, 8, 4)).shape
         torch.Size([2, 100, 24])
     """

@@ -42,7 +42,7 @@ def init_biases(model: nn.Module, std: float, points: Tensor) -> None:
         std: standard deviation of the biases.
         points: clouds (..., C) with all C channels per point.
 
-    Example:
+    Examples:
         >>> import torch, bipointnet
         >>> model = bipointnet.PointNet(num_classes=40, linear="lsr", pool="ema-max")
         >>> bipointnet.nn.init_biases(model, std=1.0, points=torch.rand(8, 256, 3))

@@ -23,9 +23,10 @@ class BinaryLinear(nn.Module, Calibrated):
         in_features: input channels.
         out_features: output channels.
         method: a Method, or its name in METHODS.
+
     Shapes: (..., in_features) -> (..., out_features).
 
-    Example:
+    Examples:
         >>> layer = BinaryLinear(64, 128, "lsr")
         >>> layer(torch.randn(2, 100, 64)).shape
         torch.Size([2, 100, 128])
@@ -56,7 +57,7 @@ class BinaryLinear(nn.Module, Calibrated):
     def of(method: Method | str) -> "BinaryFactory":
         """A factory of layers with one method, for models.
 
-        Example:
+        Examples:
             >>> BinaryLinear.of("lsr")
             BinaryLinear.of(LSR())
             >>> model = PointNet(num_classes=40, linear=BinaryLinear.of(LSR()), pool=EntropyMax())
@@ -114,7 +115,7 @@ def set_progress(model: nn.Module, fraction: float) -> None:
         model: a network with bi-linear layers.
         fraction: from 0 at the start to 1 at the end.
 
-    Example:
+    Examples:
         >>> model, epochs = BinaryLinear(64, 128, "ir-net"), 100
         >>> for epoch in range(epochs):
         ...     set_progress(model, epoch / epochs)  # then one pass over the training data

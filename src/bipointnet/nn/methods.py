@@ -37,7 +37,7 @@ class Method:
     Args:
         slope: gradient of sign for the inputs. The weights use the clipped straight-through gradient.
 
-    Example:
+    Examples:
         >>> BinaryLinear(64, 128, LSR(slope=polynomial))
         BinaryLinear(64, 128, LSR(slope=polynomial))
     """
@@ -95,11 +95,11 @@ class Method:
 class BNN(Method):
     """Binarized neural network (Hubara et al. 2016, arXiv:1602.02830).
 
-    Example:
-        >>> layer = BinaryLinear(64, 128, BNN())  # or "bnn"
+        Forward:   Z = sign(A) . sign(W)^T + bias
+        Gradient:  g_A = (g_Z . sign(W)) S(A),   g_W = (g_Z^T . sign(A)) S(W)
 
-    Forward:   Z = sign(A) . sign(W)^T + bias
-    Gradient:  g_A = (g_Z . sign(W)) S(A),   g_W = (g_Z^T . sign(A)) S(W)
+    Examples:
+        >>> layer = BinaryLinear(64, 128, BNN())  # or "bnn"
     """
 
 
@@ -107,12 +107,12 @@ class BNN(Method):
 class XNOR(Method):
     """XNOR-Net (Rastegari et al. 2016, arXiv:1603.05279) on points: one scale per output and one per point.
 
-    Example:
-        >>> layer = BinaryLinear(64, 128, XNOR())  # or "xnor"
+        Forward:   Z_im = b_i a_m (sign(A) . sign(W')^T)_im + bias_m,   W' = W - mean over k of each row,
+                   a_m = mean over k of |W'|,   b_i = mean over k of |A|, both constant
+        Gradient:  g_A = ((b g_Z a) . sign(W')) S(A);   g_W = g' - row mean of g',   g' = ((b g_Z a)^T . sign(A)) S(W')
 
-    Forward:   Z_im = b_i a_m (sign(A) . sign(W')^T)_im + bias_m,   W' = W - mean over k of each row,
-               a_m = mean over k of |W'|,   b_i = mean over k of |A|, both constant
-    Gradient:  g_A = ((b g_Z a) . sign(W')) S(A);   g_W = g' - row mean of g',   g' = ((b g_Z a)^T . sign(A)) S(W')
+    Examples:
+        >>> layer = BinaryLinear(64, 128, XNOR())  # or "xnor"
     """
 
     scales_points: ClassVar[bool] = True
@@ -134,11 +134,11 @@ class XNOR(Method):
 class XNORPlusPlus(Method):
     """XNOR-Net++ (Bulat and Tzimiropoulos 2019, arXiv:1909.13863), case 1: one learned scale per layer.
 
-    Example:
-        >>> layer = BinaryLinear(64, 128, XNORPlusPlus())  # or "xnor++"
+        Forward:   Z = alpha (sign(A) . sign(W)^T), no bias;   alpha starts at mean |W|
+        Gradient:  as BNN times alpha;   g_alpha = sum(g_Z * (sign(A) . sign(W)^T))
 
-    Forward:   Z = alpha (sign(A) . sign(W)^T), no bias;   alpha starts at mean |W|
-    Gradient:  as BNN times alpha;   g_alpha = sum(g_Z * (sign(A) . sign(W)^T))
+    Examples:
+        >>> layer = BinaryLinear(64, 128, XNORPlusPlus())  # or "xnor++"
     """
 
     bias: ClassVar[bool] = False
@@ -157,14 +157,14 @@ class XNORPlusPlus(Method):
 class BiReal(Method):
     """Bi-Real Net (Liu et al. 2018, arXiv:1808.00278).
 
-    Example:
-        >>> layer = BinaryLinear(64, 128, BiReal())  # or "bi-real"
-
-    Forward:   Z = a_m (sign(A) . sign(W)^T), no bias;   a_m = mean over k of |W|, constant
-    Gradient:  g_A = ((g_Z a) . sign(W)) P(A),   P(x) = 2 - 2|x| inside (-1, 1), else 0;
-               g_W = (g_Z^T . sign(A)) S(W), without the scale
+        Forward:   Z = a_m (sign(A) . sign(W)^T), no bias;   a_m = mean over k of |W|, constant
+        Gradient:  g_A = ((g_Z a) . sign(W)) P(A),   P(x) = 2 - 2|x| inside (-1, 1), else 0;
+                   g_W = (g_Z^T . sign(A)) S(W), without the scale
 
     The product multiplies the gradient of the weights by the scale, so their slope divides by it; a_m must not be 0.
+
+    Examples:
+        >>> layer = BinaryLinear(64, 128, BiReal())  # or "bi-real"
     """
 
     slope: Slope = polynomial
@@ -184,13 +184,13 @@ class BiReal(Method):
 class ABCNet(Method):
     """ABC-Net (Lin et al. 2017, arXiv:1711.11294) with one base for the weights and one for the inputs.
 
-    Example:
-        >>> layer = BinaryLinear(64, 128, ABCNet())  # or "abc-net"
+        Forward:   Z = a b (H(A) . B^T), no bias;   H(x) = sign(clip(x + v, 0, 1) - 1/2),   B = sign(W - mean W),
+                   a = <W, B> / <B, B>, constant;   b and v learned, one each per layer, from 1 and 1/2
+        Gradient:  g_A = a b (g_Z . B) [0 <= A + v <= 1],   g_v = its sum;   g_b = a sum(g_Z * (H(A) . B^T));
+                   g_W = g' - mean g',   g' = a b (g_Z^T . H(A))
 
-    Forward:   Z = a b (H(A) . B^T), no bias;   H(x) = sign(clip(x + v, 0, 1) - 1/2),   B = sign(W - mean W),
-               a = <W, B> / <B, B>, constant;   b and v learned, one each per layer, from 1 and 1/2
-    Gradient:  g_A = a b (g_Z . B) [0 <= A + v <= 1],   g_v = its sum;   g_W = g' - mean g',   g' = a b (g_Z^T . H(A));
-               g_b = a sum(g_Z * (H(A) . B^T))
+    Examples:
+        >>> layer = BinaryLinear(64, 128, ABCNet())  # or "abc-net"
     """
 
     slope: Slope = straight
@@ -222,14 +222,14 @@ class IRNet(Method):
 
     Call `set_progress` before every epoch: it narrows the slope.
 
-    Example:
-        >>> layer = BinaryLinear(64, 128, IRNet())  # or "ir-net"
+        Forward:   Z = 2^s_m (sign(A) . sign(W')^T) + bias;   W' = (W - row mean) / row std, unbiased, or 1 if it is 0;
+                   s_m = round(log2 mean over k of |W'|), constant
+        Gradient:  g_A = ((g_Z 2^s) . sign(W')) T(A),   T(x) = k t (1 - tanh(t x)^2),   k = max(1 / t, 1);
+                   through W' = (W - mean) / std to W from g' = ((g_Z 2^s)^T . sign(A)) T(W')
+        Schedule:  t rises from 1/1000 to 10, evenly in its logarithm, over the epochs
 
-    Forward:   Z = 2^s_m (sign(A) . sign(W')^T) + bias;   W' = (W - row mean) / row std, unbiased, or 1 if it is 0;
-               s_m = round(log2 mean over k of |W'|), constant
-    Gradient:  g_A = ((g_Z 2^s) . sign(W')) T(A),   T(x) = k t (1 - tanh(t x)^2),   k = max(1 / t, 1);
-               through W' = (W - mean) / std to W from g' = ((g_Z 2^s)^T . sign(A)) T(W')
-    Schedule:  t rises from 1/1000 to 10, evenly in its logarithm, over the epochs
+    Examples:
+        >>> layer = BinaryLinear(64, 128, IRNet())  # or "ir-net"
     """
 
     slope: Slope = narrowing
@@ -263,14 +263,14 @@ class IRNet(Method):
 class LSR(Method):
     """Layer-wise scale recovery, the method of BiPointNet (Qin et al. 2021, arXiv:2010.05501).
 
-    Example:
-        >>> layer = BinaryLinear(64, 128, LSR())  # or "lsr"
-
-    Forward:   Z = alpha * (sign(A) . sign(W')^T),   W' = W - mean(W) over the whole matrix, no bias
-    Gradient:  as BNN with W' for W, through the mean;  g_alpha = sum(g_Z * (sign(A) . sign(W')^T))
+        Forward:   Z = alpha * (sign(A) . sign(W')^T),   W' = W - mean(W) over the whole matrix, no bias
+        Gradient:  as BNN with W' for W, through the mean;  g_alpha = sum(g_Z * (sign(A) . sign(W')^T))
 
     alpha is one scalar per layer. `calibrate` sets it to std(A . W'^T) / std(sign(A) . sign(W')^T) on the first real
     batch, or to std(W') / std(sign(W')) if that is 0 or not finite: with alpha = 0 no weight would have a gradient.
+
+    Examples:
+        >>> layer = BinaryLinear(64, 128, LSR())  # or "lsr"
     """
 
     bias: ClassVar[bool] = False

@@ -69,7 +69,7 @@ class MaxPool(nn.Module):
     The gradient goes to one point per channel, the first that attains the maximum. (amax would share it among ties,
     and 1-bit layers have hundreds of ties.)
 
-    Example:
+    Examples:
         >>> MaxPool()(torch.randn(2, 100, 64)).shape
         torch.Size([2, 64])
     """
@@ -85,7 +85,7 @@ class MaxPool(nn.Module):
 class MeanPool(nn.Module):
     """Y = mean over points: (..., N, C) -> (..., C), or over the first `counts` points. Its name in POOLS is "avg".
 
-    Example:
+    Examples:
         >>> MeanPool()(torch.randn(2, 100, 64)).shape
         torch.Size([2, 64])
     """
@@ -108,7 +108,7 @@ class EntropyMax(MaxPool):
             codes are known, as in a PooledLayer. "points": the number of points, as in the paper; its name in POOLS is
             "ema-max-points".
 
-    Example:
+    Examples:
         >>> bits = EntropyMax()(torch.randn(400, 512, 8)) >= 0  # about half of them are True; with MaxPool() all are
     """
 
@@ -133,7 +133,7 @@ class EntropyMean(MeanPool):
 
     Its best shift is 0, so it equals MeanPool.
 
-    Example:
+    Examples:
         >>> model = PointNet(num_classes=40, linear="lsr", pool=EntropyMean())  # or pool="ema-avg"
     """
 
@@ -143,7 +143,7 @@ class MeasuredMax(nn.Module, Calibrated):
 
     It replaces EntropyMax in networks without BatchNorm.
 
-    Example:
+    Examples:
         >>> pool = MeasuredMax()
         >>> calibrate(pool, 7 * torch.randn(32, 100, 16) + 2)
     """

@@ -33,7 +33,7 @@ class ScatterPool(nn.Module, Calibrated):
         pool: a pool of `bipointnet.nn`, or its name in POOLS. It is copied, because it may hold a shift.
     Shapes: `forward` takes the maxima of any shape, and the number of elements of each, which broadcasts to it.
 
-    Example:
+    Examples:
         >>> pool = ScatterPool("ema-max")
         >>> x, index = torch.randn(100, 16), torch.arange(100) % 7
         >>> arguments = (torch.zeros(7, 16), 0, index.unsqueeze(1).expand(100, 16), x)

@@ -24,7 +24,7 @@ def hard_sign(x: Tensor) -> Tensor:
 
     The last operation makes a new tensor: bipointnet/training/compile_check.py says why torch.compile needs that.
 
-    Example:
+    Examples:
         >>> hard_sign(torch.tensor([-2.0, -0.0, 3.0]))
         tensor([-1.,  1.,  1.])
     """
@@ -76,7 +76,7 @@ class _Sign(torch.autograd.Function):
 def sign(x: Tensor, slope: Slope = clipped, *parameters: Tensor) -> Tensor:
     """sign(x) with the gradient g_b * slope(x, *parameters).
 
-    Example:
+    Examples:
         >>> x = torch.tensor([-2.0, 0.5], requires_grad=True)
         >>> sign(x, polynomial).sum().backward()
         >>> x.grad

@@ -37,7 +37,7 @@ def recognize(
         constants: numbers in the calls that computed the indices, such as a radius or its square.
         only: the operation, if the user named it.
 
-    Example:
+    Examples:
         >>> points = Candidate("xyz", (np.array([[0.0, 0, 0], [1, 0, 0], [0, 3, 0], [4, 4, 0]]),))
         >>> found = recognize([np.array([[0, 1], [1, 0], [2, 0], [3, 2]])], [4], [points], [])
         >>> found.op, found.centers, found.points, found.fields, found.sizes

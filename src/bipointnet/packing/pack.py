@@ -16,6 +16,7 @@ from torch import nn
 
 from bipointnet import _core
 from bipointnet.config import from_mapping
+from bipointnet.data.blocks import BlockLayout
 from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.models import LocalNet, checkpoint
@@ -28,7 +29,7 @@ from bipointnet.runtime.reference import Packed, golden_logits
 FORMAT = 2
 # Facts of a checkpoint that a packed file keeps, besides those of its configuration.
 EXPORTED_FACTS = ("data", "dataset", "layout", "num_classes", "train_clouds", "test_clouds")
-EXPORTED_FACTS += ("up", "extent", "cloud_points", "confidence", "epoch", "test_oa", "version")
+EXPORTED_FACTS += ("scans", "up", "extent", "cloud_points", "confidence", "epoch", "test_oa", "version")
 
 
 def export(
@@ -43,6 +44,7 @@ def export(
     training: dict[str, Any] | None = None,
     normalize: str = "sphere",
     max_points: int | None = None,
+    blocks: BlockLayout | None = None,
     last: str = "f16",
     replace: Mapping[Callable[..., Any], str] | None = None,
     golden_points: int = 64,
@@ -68,6 +70,7 @@ def export(
             origin, and both scale its farthest point to distance 1; or "none".
         max_points: the most points of a cloud that a prediction shall use, for task "classify"; of a larger cloud it
             takes a fixed sample. Default: all points.
+        blocks: how scans are cut into blocks, for task "semantic"; without it, `bipointnet.label` refuses the model.
         last: the type of the weights of a float last layer, "f16" or "f32".
         replace: what functions of your own do that compute indices of points: {function: "farthest", "nearest" or
             "ball"}, if they are not recognized.
@@ -79,7 +82,7 @@ def export(
     Raises:
         UserError: the network cannot be packed, or an argument is wrong.
 
-    Example:
+    Examples:
         >>> import bipointnet
         >>> names = ["chair", "table"]
         >>> linear = bipointnet.BinaryLinear.of(bipointnet.LSR())
@@ -103,6 +106,8 @@ def export(
             expected = "1 to 2^32 - 1" if names["task"] == "classify" else "None, as every point has a label"
             raise UserError(f"max_points is {max_points}; expected {expected}")
         names["max_points"] = max_points
+    if blocks is not None:
+        names["blocks"] = blocks.as_json()
     manifest = {
         "format": FORMAT,
         "model": _model_name(network),
@@ -148,6 +153,7 @@ def export_run(run: str | Path, path: str | Path, last: str = "f16", max_points:
         training=training,
         normalize=normalize,
         max_points=config.max_points if max_points is None else max_points or None,
+        blocks=None if facts.get("blocks") is None else BlockLayout.from_json(facts["blocks"]),
         last=last,
     )
 
@@ -182,6 +188,7 @@ def _model_name(network: nn.Module) -> str:
     name = type(network).__name__
     names = {"PointNet2": "pointnet2", "DGCNN": "dgcnn", "PointCNN": "pointcnn", "PointConvNet": "pointconv"}
     names |= {"PointNet": "pointnet", "PartPointNet": "pointnet-part", "ScenePointNet": "pointnet-semantic"}
+    names |= {"PointNet2Segmenter": "pointnet2-segmenter", "DGCNNSegmenter": "dgcnn-segmenter"}
     if not type(network).__module__.startswith("bipointnet.models."):
         return name
     if isinstance(network, LocalNet):

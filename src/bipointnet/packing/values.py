@@ -31,7 +31,7 @@ class TorchValues:
     Args:
         network, example, replace, last: as for `export`. classes, categories: their numbers.
 
-    Example:
+    Examples:
         >>> values = TorchValues(network, classes=40)  # doctest: +SKIP
         >>> values(cloud)["pooled.linear"].numbers.shape  # doctest: +SKIP
         (1, 1024)

@@ -153,7 +153,7 @@ def bench(
         more_peers: runtimes besides ONNX Runtime and OpenVINO. `evaluation.bench_torch.bench` adds PyTorch.
         progress: called with (done, total) rounds.
 
-    Example:
+    Examples:
         >>> report = bench("chairs.bpn")  # doctest: +SKIP
         >>> report["packed_us"], report["peers_us"], report["speedup"]  # doctest: +SKIP
         (74.9, {'onnxruntime': 2345.2}, {'onnxruntime': 31.31})

@@ -39,7 +39,7 @@ def array_name(path: Path) -> str:
 def write_c_array(model: Model, content: bytes, path: Path) -> str:
     """Write the bytes of a loaded model as a C header; returns the name of the array.
 
-    Example:
+    Examples:
         >>> file = Path("chairs.bpn")
         >>> write_c_array(bipointnet.load(file), file.read_bytes(), Path("chairs.h"))  # doctest: +SKIP
         'chairs_bpn'

@@ -6,13 +6,15 @@ point are summed over the blocks that contain it.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from bipointnet.data.blocks import Columns, add_votes, cover, cover_size
+from bipointnet.data.blocks import BlockLayout, Columns, add_votes, cover, cover_size
 from bipointnet.data.clouds import Cloud, read, require_finite
+from bipointnet.data.scan_files import in_meters, require_unit
 from bipointnet.data.shuffle import shuffled
 from bipointnet.errors import UserError
 from bipointnet.evaluation.metrics import argmax_among
@@ -29,6 +31,7 @@ def label(
     cloud: Cloud | str | Path,
     *,
     category: str | int | None = None,
+    unit: str | None = None,
     threads: int = 1,
     progress: Progress = no_progress,
 ) -> np.ndarray:
@@ -38,22 +41,28 @@ def label(
         model: a packed model that labels points. A model of the task semantic expects rooms and scans in meters, z up.
         cloud: the file, or a Cloud.
         category: name or index of the object's category, for a model with a category input.
+        unit: of the coordinates of a scan: "m", "ft" or "us-ft"; default: meters, and an error if a LAS file declares
+            another.
         threads: number of threads; the result does not depend on it.
         progress: called with (done, total) samples or blocks.
 
-    Example:
+    Examples:
         >>> labels = bipointnet.label(bipointnet.load("rooms.bpn"), "office.ply", threads=4)  # doctest: +SKIP
         >>> labels.shape  # doctest: +SKIP
         (1047554,)
     """
     model.require_segments()
     source = "the cloud" if isinstance(cloud, Cloud) else cloud
+    if model.task == "semantic" and not isinstance(cloud, Cloud):
+        require_unit(Path(cloud), unit)
     whole = cloud if isinstance(cloud, Cloud) else read(cloud)
+    if model.task == "semantic":
+        whole = replace(whole, points=in_meters(whole.points, unit))
 
     def logits(samples: np.ndarray) -> np.ndarray:
         return model.logits(samples, category=category, threads=threads)
 
-    network = Network(logits, model.accepted_classes(category), model.task, model.points, model.channels)
+    network = Network(logits, model.accepted_classes(category), model.task, model.points, model.blocks)
     return label_by(network, whole, source, progress)
 
 
@@ -61,14 +70,14 @@ class Network(NamedTuple):
     """A network that labels points, packed or not.
 
     logits: of clouds (B, P, C). accepted: the classes that its points can have, ascending. task: part or semantic.
-    points: points per cloud in training. channels: channels per point.
+    points: points per cloud in training. blocks: how scans are cut, for task semantic.
     """
 
     logits: Logits
     accepted: np.ndarray
     task: str
     points: int
-    channels: int
+    blocks: BlockLayout | None
 
 
 def label_by(network: Network, cloud: Cloud, source: str | Path, progress: Progress) -> np.ndarray:
@@ -100,50 +109,16 @@ def _samples(count: int, points: int) -> Iterator[np.ndarray]:
 
 
 def label_scene(network: Network, cloud: Cloud, source: str | Path, progress: Progress) -> np.ndarray:
-    """The class of each point of a room or scan in meters, z up, (N,). A network of 9 channels reads colors too."""
-    colored = network.channels == 9
-    if colored and cloud.colors is None:
-        raise UserError(f"{source}: holds no colors, which the network reads; expected red, green and blue per point")
-    scan = np.hstack([cloud.points, cloud.colors]) if colored and cloud.colors is not None else cloud.points
-    columns = Columns.of(scan, source)
+    """The class of each point of a room or scan in meters, z up, (N,)."""
+    if network.blocks is None:
+        raise UserError(
+            "the model does not say how scans are cut into blocks; expected one with `blocks`; export it with them"
+        )
+    columns = Columns.of(network.blocks, cloud.points, network.blocks.read(cloud, source), source)
     blocks_done, blocks = 0, cover_size(columns, network.points)
-    votes = np.zeros((len(scan), len(network.accepted)), np.float32)
+    votes = np.zeros((len(cloud.points), len(network.accepted)), np.float32)
     for part in cover(columns, network.points, BATCH):
         add_votes(votes, part, network.logits(part.points)[..., network.accepted])
         blocks_done += len(part)
         progress(blocks_done, blocks)
     return network.accepted[votes.argmax(axis=1)]
-
-
-def read_labels(path: Path, points: int, accepted: np.ndarray) -> np.ndarray:
-    """Read the true labels of `points` points from .npy, or from text with one per line; 13 may be written 13.000000.
-
-    accepted: the labels that points can have, in ascending order.
-    """
-    try:
-        found = np.load(path) if path.suffix == ".npy" else np.array(path.read_text().split(), dtype=np.float64)
-    except Exception as error:  # numpy raises many types for broken files
-        reason = "no such file" if not path.exists() else " ".join(str(error).split())
-        raise UserError(f"{path}: cannot read labels ({reason}); expected .npy, or text with one per line") from error
-    if not isinstance(found, np.ndarray) or found.shape != (points,):
-        shape = getattr(found, "shape", "of an archive")
-        raise UserError(f"{path}: holds labels of shape {shape}; expected {points}, one per point")
-    if found.dtype.kind not in "iuf":
-        raise UserError(f"{path}: holds {found.dtype} labels; expected integers, {_ranges(accepted)}")
-    wrong = np.flatnonzero(~np.isin(found, accepted))  # also NaN and fractions
-    if len(wrong):
-        raise UserError(
-            f"{path}: point {wrong[0]} (counted from 0) has label {found[wrong[0]]:g}; expected {_ranges(accepted)}, "
-            "the labels that its points can have"
-        )
-    return found.astype(np.int64)
-
-
-def _ranges(numbers: np.ndarray) -> str:
-    """Ascending numbers in words.
-
-    >>> _ranges(np.array([0, 1, 2, 5, 8, 9]))
-    '0 to 2, 5, 8 to 9'
-    """
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)

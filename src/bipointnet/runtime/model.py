@@ -13,7 +13,7 @@ import errno
 import operator
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from bipointnet.errors import FormatError, UserError
 from bipointnet.evaluation.metrics import argmax_among
 from bipointnet.runtime.header import Tensor, parse_header, peek
 from bipointnet.runtime.operations import Operation, list_operations
+
+if TYPE_CHECKING:
+    from bipointnet.data.blocks import BlockLayout
 
 MOST_THREADS = 1024
 MOST_POINTS = 2**20  # a larger number of training points in a file is taken for a mistake
@@ -45,7 +48,7 @@ class Prediction(NamedTuple):
         names: class names, a str for one cloud or a list of B for a batch.
         probabilities: (classes,) for one cloud or (B, classes) for a batch, float32.
 
-    Example:
+    Examples:
         >>> label, name, probabilities = model.predict(cloud)  # doctest: +SKIP
         >>> model.predict(batch).names  # doctest: +SKIP
         ['chair', 'table']
@@ -70,7 +73,7 @@ class Model:
         tensors: dtype, shape and place of each tensor in the file.
         bytes: size of the file.
 
-    Example:
+    Examples:
         >>> import bipointnet, numpy as np
         >>> model = bipointnet.load("chairs.bpn")  # doctest: +SKIP
         >>> model  # doctest: +SKIP
@@ -94,6 +97,11 @@ class Model:
         self.bytes = len(data)
         self._normalizes = self.manifest["normalize"] != "none"
 
+    @classmethod
+    def of_bytes(cls, data: bytes) -> "Model":
+        """The model in the bytes of a file that `load` accepts, as another process or machine gets it."""
+        return cls(_core.Model(data, None, False), data)
+
     @property
     def points(self) -> int:
         """The number of points per cloud in training; 1024 if the file does not say."""
@@ -104,6 +112,14 @@ class Model:
     def max_points(self) -> int | None:
         """The most points of a cloud that a prediction uses; of a larger one it takes a fixed sample. None: all."""
         return self.manifest.get("max_points")
+
+    @property
+    def blocks(self) -> "BlockLayout | None":
+        """How scans are cut into blocks, for task semantic; None if the file does not say."""
+        from bipointnet.data.blocks import BlockLayout  # classifiers do without the readers of files
+
+        blocks = self.manifest.get("blocks")
+        return None if blocks is None else BlockLayout.from_json(blocks)
 
     def __repr__(self) -> str:
         return f"<Model {self.manifest['model']}: {len(self.classes)} classes, {self.bytes:,} bytes, {self.isa}>"
@@ -117,7 +133,7 @@ class Model:
             threads: number of threads. They share the clouds of a batch, or the points of a single cloud. The result
                 does not depend on it, nor on the other clouds of a batch.
 
-        Example:
+        Examples:
             >>> prediction = model.predict(batch, threads=4)  # doctest: +SKIP
             >>> prediction.names, prediction.probabilities.max(axis=1)  # doctest: +SKIP
             (['chair', 'table'], array([0.98, 0.71], dtype=float32))
@@ -142,11 +158,13 @@ class Model:
         """The class of each point of a cloud (N, C) or of a batch (B, N, C): (N,) or (B, N) int64.
 
         Args:
-            points, normalize, threads: as in `predict`.
+            points: as in `predict`.
             category: name or index of the category of all clouds, for a model with a category input. Only the classes
                 that this category accepts are predicted.
+            normalize: as in `predict`.
+            threads: as in `predict`.
 
-        Example:
+        Examples:
             >>> labels = model.segment(cloud, category="Chair")  # doctest: +SKIP
             >>> [model.classes[label] for label in labels[:2]]  # doctest: +SKIP
             ['Chair/back', 'Chair/leg']
@@ -163,7 +181,7 @@ class Model:
     def accepted_classes(self, category: str | int | None) -> np.ndarray:
         """Indices of the classes that points of a category can have, ascending: (accepted,) int64.
 
-        Example:
+        Examples:
             >>> model.accepted_classes("Chair")  # doctest: +SKIP
             array([12, 13, 14, 15])
         """
@@ -189,7 +207,7 @@ class Model:
 
         (classes,) for a cloud or, if the model segments, (N, classes). A batch adds a dimension in front.
 
-        Example:
+        Examples:
             >>> model.logits(batch).shape  # doctest: +SKIP
             (2, 40)
         """
@@ -209,7 +227,7 @@ class Model:
         Values of the cloud have the shape (K,), of a set (n, K), of groups of neighbors (m, k, K). Bits are uint8,
         floats are float32; indices are int64 and have no channels: (n,) or (m, k).
 
-        Example:
+        Examples:
             >>> for name, value in model.trace(cloud).items():  # doctest: +SKIP
             ...     print(name, value.dtype, value.shape)
         """
@@ -236,7 +254,7 @@ class Model:
         Args:
             points: number of points of the cloud. Default: as in training.
 
-        Example:
+        Examples:
             >>> sum(o.bit_multiply_adds for o in model.operations(1024))  # doctest: +SKIP
             143261696
         """
@@ -281,7 +299,7 @@ def load(path: str | Path, isa: str | None = None, *, plain: bool = False) -> Mo
         FormatError: the file is damaged or not a packed model. It is a UserError.
         UserError: the file cannot be read, or this machine lacks the instruction set.
 
-    Example:
+    Examples:
         >>> bipointnet.load("chairs.bpn").predict(points).names  # doctest: +SKIP
         'chair'
         >>> bipointnet.load("pointnet-vanilla-modelnet40")  # doctest: +SKIP

@@ -73,7 +73,7 @@ def sweep(
         clouds: test clouds for the accuracy, which is known for models that classify the built-in shapes.
         progress: called with (done, total).
 
-    Example:
+    Examples:
         >>> for row in sweep("shapes.bpn", points=[1024, 65536])["sizes"]:  # doctest: +SKIP
         ...     print(row["points"], row["runtimes"]["packed"]["us"], row["speedup"], row["accuracy"])
         1024 73.9 {'plain': 1.4, 'onnxruntime': 36.2} 84.5

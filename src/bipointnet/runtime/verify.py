@@ -101,7 +101,7 @@ def verify(path: str | Path, *, data: np.ndarray | None = None, progress: Progre
     Returns:
         A report. `report["ok"]` says whether all checks passed; `summary(report)` says it in words.
 
-    Example:
+    Examples:
         >>> report = verify("chairs.bpn")  # doctest: +SKIP
         >>> report["ok"], report["reference"]["values_compared"]  # doctest: +SKIP
         (True, 10367278)
@@ -162,7 +162,7 @@ def _compare_values(
 def summary(report: dict[str, Any]) -> list[tuple[str, str]]:
     """A report in words, as rows (check, result): how much was compared, how much differs, and why that is acceptable.
 
-    Example:
+    Examples:
         >>> for check, result in summary(verify("chairs.bpn")):  # doctest: +SKIP
         ...     print(check, "-", result)
         golden vector - logits within 0.001 on avx2, portable

@@ -1,0 +1,44 @@
+"""What an evaluation must know about the labeled scans that a network was trained on."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bipointnet.data.class_tables import ClassTable
+
+
+@dataclass(frozen=True)
+class ScanFacts:
+    """The classes and the split of labeled scans, as a checkpoint and a packed model keep them.
+
+    table: the classes and their codes. labels: the column with the labels, or None. columns: names of the
+    columns of files without names. split: "files" or "place". unit: of
+    the coordinates, or None. density: points per square meter, the median over cells with points.
+
+    >>> from bipointnet.data.class_tables import numbered_table
+    >>> facts = ScanFacts(numbered_table({3, 5}), None, (), "files", None, 12.5)
+    >>> ScanFacts.from_json(facts.as_json()) == facts
+    True
+    """
+
+    table: ClassTable
+    labels: str | None
+    columns: tuple[str, ...]
+    split: str
+    unit: str | None
+    density: float
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "table": self.table.as_json(),
+            "labels": self.labels,
+            "columns": list(self.columns),
+            "split": self.split,
+            "unit": self.unit,
+            "density": self.density,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "ScanFacts":
+        table = ClassTable.from_json(value["table"])
+        columns = tuple(value["columns"])
+        return cls(table, value["labels"], columns, value["split"], value["unit"], float(value["density"]))
