@@ -25,7 +25,9 @@ names, and so does `bipointnet.load`; a file of the same name has precedence. Th
 bipointnet models                                    # the list
 bipointnet models {default}        # one card
 bipointnet predict scan.ply                          # uses {default}
-bipointnet predict scan.ply --model pointnet-vanilla-shapes
+bipointnet predict scan.ply --model local-base-modelnet40
+bipointnet segment scan.ply                          # uses {segmenter}
+bipointnet segment chair.ply --model pointnet2-shapenet-part --category chair
 ```
 
 ```python
@@ -42,8 +44,8 @@ ADDITION = """\
 
 1. Put `NAME.bpn`, as `bipointnet export` writes it, and a card `NAME.json` with the fields of the other cards into
    `src/bipointnet/shipped`. All files together must stay below 3 MB. No code is needed.
-2. `python benchmarks/model_limits.py NAME --data DATA` measures a classifier and writes bytes, time, accuracy and
-   limits into its card.
+2. `python benchmarks/model_limits.py NAME --data DATA` measures it and writes bytes, time, accuracy and limits into its
+   card.
 3. `python benchmarks/model_cards.py` writes this page. `tests/runtime/test_shipped.py` checks every model and its card.
 """
 
@@ -53,7 +55,7 @@ def table_of(cards: list[dict[str, Any]]) -> str:
     lines = ["| name | task | classes | bytes | accuracy | trained on |", "|---|---|---|---|---|---|"]
     lines += [
         f"| [`{card['name']}`](#{card['name']}) | {card['task']} | {card['classes']} | {card['bytes']:,} | "
-        f"{card['accuracy']['file']:.1f} % | {card['trained_on']} |"
+        f"{card['accuracy']['file']:.1f} %{'' if card['task'] == 'classify' else ' mIoU'} | {card['trained_on']} |"
         for card in cards
     ]
     return "\n".join(lines)
@@ -82,7 +84,7 @@ def section(card: dict[str, Any]) -> str:
 - Last epoch in PyTorch: {trainings}.
 {notes}
 
-| test clouds | accuracy |
+| test clouds | {accuracy["metric"]} |
 |---|---|
 | as they are | {accuracy["file"]:.1f} % |
 {limits}
@@ -92,7 +94,7 @@ def section(card: dict[str, Any]) -> str:
 def page() -> str:
     """The text of docs/models.md."""
     cards = [shipped.card(name) for name in shipped.names()]
-    introduction = INTRODUCTION.format(default=shipped.DEFAULT_CLASSIFIER)
+    introduction = INTRODUCTION.format(default=shipped.DEFAULT_CLASSIFIER, segmenter=shipped.DEFAULT_SEGMENTER)
     return "\n".join([introduction + table_of(cards) + "\n", *(section(card) for card in cards), ADDITION])
 
 

@@ -150,11 +150,31 @@ def test_a_run_starts_with_biases_of_the_given_standard_deviation(tiny, tmp_path
     assert not (tmp_path / "c").exists()
 
 
+def test_precise_statistics_are_means_over_all_batches_of_clouds_as_they_are(tiny):
+    run = new_run(dataclasses.replace(QUICK, precise_norm=True, rotate=180.0, scale=2.0, shift=5.0), tiny)
+    first = run.model.get_submodule("first.0"), run.model.get_submodule("first.1")
+    for buffer in run.model.buffers():
+        buffer.fill_(7)  # what was measured before does not count
+    run.network.train()
+    run.measure_norms()
+    means, variances = [], []
+    for rows in run.batches(run.config.epochs + 1):
+        (clouds,), _ = run.draw(rows, augmented=False)
+        assert clouds.norm(dim=-1).max() < 1.0001, "in the unit sphere: neither scaled nor shifted"
+        found = first[0](clouds).flatten(0, 1)
+        means.append(found.mean(dim=0))
+        variances.append(found.var(dim=0))
+    torch.testing.assert_close(first[1].running_mean, torch.stack(means).mean(dim=0))
+    torch.testing.assert_close(first[1].running_var, torch.stack(variances).mean(dim=0))
+    assert {module.momentum for module in run.model.modules() if isinstance(module, torch.nn.BatchNorm1d)} == {0.1}
+
+
 @pytest.mark.parametrize("method", ["fp", "lsr"])
 @pytest.mark.parametrize("moment", [(1, 1), (2, 3), (3, 2)])
 def test_resume_ends_in_the_same_weights_bit_for_bit(tiny, tmp_path, monkeypatch, method, moment):
     monkeypatch.setattr("bipointnet.training.loop.SAVE_SECONDS", 0.0)
     config = dataclasses.replace(QUICK, method=method, warmup=1, optimizer="adamw", weight_decay=0.01, jitter=0.01)
+    config = dataclasses.replace(config, precise_norm=method == "lsr")
     train(config, tiny, tmp_path / "whole")
     with pytest.raises(Killed):
         train(config, tiny, tmp_path / "cut", on_progress=kill_at(*moment))

@@ -161,7 +161,7 @@ def test_every_category_has_a_run_and_none_is_run_twice(tmp_path):
         (
             SemanticSegmentation,
             parts(),
-            "layers: has no labeled rooms; expected data such as rooms; use --task part",
+            "layers: has no labeled scans; expected data such as rooms; use --task part",
         ),
     ],
 )
@@ -176,8 +176,8 @@ def test_data_that_do_not_fit_the_task_are_refused(task, data, sentence, tmp_pat
     ("options", "sentence"),
     [
         (
-            {"task": "part", "model": "dgcnn"},
-            "model is 'dgcnn' with task 'part'; expected one of pointnet, pointnet-vanilla",
+            {"task": "part", "model": "pointconv"},
+            "model is 'pointconv' with task 'part'; expected one of pointnet, pointnet-vanilla, pointnet2, dgcnn",
         ),
         ({"category": "Mug"}, "category is 'Mug' with task 'classify'; expected it with --task part"),
         ({"task": "part", "fold": "Area_1"}, "fold is 'Area_1' with task 'part'; expected it with --task semantic"),

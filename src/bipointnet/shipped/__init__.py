@@ -14,7 +14,8 @@ from typing import Any
 from bipointnet.errors import UserError
 
 FOLDER = Path(__file__).parent
-DEFAULT_CLASSIFIER = "pointnet-vanilla-modelnet40"  # of `bipointnet predict` without --model
+DEFAULT_CLASSIFIER = "local-small-modelnet40"  # of `bipointnet predict` without --model
+DEFAULT_SEGMENTER = "pointnet2-s3dis"  # of `bipointnet segment` without --model
 
 
 def names() -> list[str]:

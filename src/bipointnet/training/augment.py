@@ -65,7 +65,7 @@ def drop_points(x: Tensor, fraction: float, generator: Generator) -> Tensor:
 def augment(x: Tensor, config: Config, up: str, generator: Generator) -> Tensor:
     """Apply the augmentations of `config` in the order rotate, scale, shift, jitter, drop.
 
-    Example:
+    Examples:
         >>> clouds = torch.randn(8, 64, 3)
         >>> augment(clouds, Config(jitter=0.01), "z", torch.Generator().manual_seed(0)).shape
         torch.Size([8, 64, 3])

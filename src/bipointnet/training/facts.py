@@ -6,7 +6,7 @@ import numpy as np
 
 from bipointnet.data.dataset import PointClouds, Split
 
-BUILT_IN = ("shapes", "rooms")  # without units
+BUILT_IN = ("shapes", "rooms", "outdoors", "scans")  # without units, or in blocks
 
 
 def counts(data: PointClouds, classes: Sequence[str]) -> dict[str, int]:

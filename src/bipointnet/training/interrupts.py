@@ -22,7 +22,7 @@ class Interrupts:
 
     Only the main thread of a process receives signals; in another thread this does nothing.
 
-    Example:
+    Examples:
         >>> with Interrupts() as interrupts:
         ...     signal.raise_signal(signal.SIGTERM)
         ...     interrupts.number == signal.SIGTERM

@@ -34,9 +34,11 @@ from bipointnet.training.interrupts import Interrupted, Interrupts
 from bipointnet.training.partial import Partial
 from bipointnet.training.progress import OnProgress, Progress, ignore
 from bipointnet.training.provenance import provenance
+from bipointnet.training.report import write_report
 from bipointnet.training.resume_options import STATE
 from bipointnet.training.run_folder import (
     COLUMNS,
+    REPORT,
     Row,
     copy_weights,
     load_state,
@@ -48,7 +50,7 @@ from bipointnet.training.run_folder import (
 )
 from bipointnet.training.scales import RelativeSteps
 from bipointnet.training.schedule import derive_seed, is_evaluated, learning_rate
-from bipointnet.training.tasks import TASKS
+from bipointnet.training.tasks import TASKS, Answers
 from bipointnet.training.teacher import Teacher
 
 SAVE_SECONDS = 10.0  # between checkpoints of epochs that are not evaluated
@@ -89,9 +91,11 @@ class Run:
     ) -> None:
         self.config, self.data, self.workers, self.device = config, data, workers, device
         self.data_path = data_path or data.name
+        self.init = None if init is None else str(init)
         self.task = TASKS[config.task](config, data)
         self.history: list[Row] = []
         self.partial: Partial | None = None  # of an epoch that a signal interrupted
+        self.answers: Answers | None = None  # of the newest epoch that this process evaluated
         self.points_rng = torch.Generator(device)
         self.best = -1.0
         self.seconds = 0.0  # wall time, interrupted parts included
@@ -166,6 +170,8 @@ class Run:
             "parts": self.data.parts if self.task.categories else (),
             "up": self.config.up or self.data.up,
             "channels": self.data.channels,
+            "blocks": None if self.data.blocks is None else self.data.blocks.as_json(),
+            "scans": None if self.data.scans is None else self.data.scans.as_json(),
             "version": __version__,
             "epoch": len(self.history),
             "epochs": self.config.epochs,
@@ -188,12 +194,14 @@ class Run:
             start.random.restore(rng)
         return iter(torch.from_numpy(order).to(self.device))
 
-    def draw(self, rows: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+    def draw(self, rows: Tensor, augmented: bool = True) -> tuple[tuple[Tensor, ...], Tensor]:
         """The inputs and targets of a step on these clouds: newly drawn points, augmented."""
         rng = self.points_rng
         drawn, target = augment.draw_points(self.clouds[rows], self.targets[rows], self.config.points, rng)
         clouds, *category = self.task.inputs(drawn, self.labels[rows])
-        return (augment.augment(clouds, self.config, self.config.up or self.data.up, rng), *category), target
+        if augmented:
+            clouds = augment.augment(clouds, self.config, self.config.up or self.data.up, rng)
+        return (clouds, *category), target
 
     def step(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Train on the clouds of these indices; returns the loss and the fraction of correct predictions."""
@@ -202,19 +210,25 @@ class Run:
         output: Output = self.network(*inputs)
         loss = self.task.loss(output, target)
         if self.teacher is not None:
-            loss = self.teacher.loss(loss, output, inputs)
+            counts = target >= 0 if self.config.task == "semantic" else None
+            loss = self.teacher.loss(loss, output, inputs, counts)
         loss.backward()
         if self.config.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
         self.relative_steps(self.optimizer.step)
-        return loss.detach(), (output.logits.detach().argmax(dim=-1) == target).float().mean()
+        return loss.detach(), self.task.correct(output.logits.detach(), target)
 
     def take_step(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """A step as `step` makes it, captured if the run captures steps."""
         return self.step(rows) if self.captured is None else self.captured(self.step, rows)
 
-    def evaluate(self) -> dict[str, float]:
-        return self.task.evaluate(self.forward, self.test_clouds, self.test_labels)
+    def predict(self) -> Answers:
+        return self.task.predict(self.forward, self.test_clouds, self.test_labels)
+
+    def last_answers(self) -> Answers:
+        """The predictions of the last epoch, which are computed anew if the run was finished before."""
+        self.answers = self.answers or self.predict()
+        return self.answers
 
     def warm_up(self) -> None:
         """Compile on a real batch, check the compiled gradients, and restore the network."""
@@ -223,7 +237,7 @@ class Run:
         self.model.train()
         self.forward.train()
         compare_gradients(self.model, self.forward, lambda network: self.task.loss(network(*inputs), target))
-        self.evaluate()
+        self.predict()
         self.model.load_state_dict(before)
 
     def run_epoch(self, epoch: int, on_progress: OnProgress, stopped: Callable[[], bool] = never) -> Row | None:
@@ -258,10 +272,30 @@ class Run:
                 f"the loss is {row['loss']} in epoch {epoch}; expected a finite number; try an --lr below "
                 f"{self.config.lr}"
             )
+        if self.config.precise_norm and epoch == self.config.epochs:
+            self.measure_norms()
         if self.workers.is_first and is_evaluated(epoch, self.config.epochs):
-            row |= self.evaluate()
+            self.answers = self.predict()
+            row |= self.task.figures(self.answers)
             row |= probe(self.model, *self.task.inputs(self.test_clouds[:, : self.config.points], self.test_labels))
         return row
+
+    @torch.no_grad()
+    def measure_norms(self) -> None:
+        """Measure the statistics of BatchNorm over all training clouds, which are not augmented.
+
+        In training they are mostly those of the last ten batches. If these are small, the network that is evaluated
+        depends on them more than on the last epochs (Wu and Johnson 2021, arXiv 2105.07576).
+        """
+        norms = [module for module in self.model.modules() if isinstance(module, nn.BatchNorm1d)]
+        momenta = [norm.momentum for norm in norms]
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # the mean over all batches
+        for rows in self.batches(self.config.epochs + 1):
+            self.network(*self.draw(rows, augmented=False)[0])
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
 
     def save(self, folder: Path) -> None:
         """Write the checkpoints. resume.safetensors comes first: it alone is enough to continue.
@@ -269,7 +303,7 @@ class Run:
         In the middle of an epoch it is the only one: last.safetensors keeps the weights at the end of an epoch.
         """
         known = self.facts
-        state = {**known, "history": self.history, "best": self.best, "seconds": self.seconds}
+        state = {**known, "history": self.history, "best": self.best, "seconds": self.seconds, "init": self.init}
         save_state(folder / STATE, self.model, self.optimizer, state, self.partial)
         if self.partial is None:
             checkpoint.save(folder / "last.safetensors", self.model.state_dict(), known)
@@ -279,7 +313,15 @@ class Run:
         """Continue where `save` stopped, in a run of the same configuration."""
         saved, self.partial = load_state(path, self.model, self.optimizer, self.config)
         require_same_files(path.parent, saved["trained_on"], self.data)
+        for name in ("blocks", "scans"):
+            if saved.get(name) != self.facts[name]:
+                raise UserError(
+                    f"{path.parent}: its scans are read or cut in another way than when the run was started ({name}: "
+                    f"{saved.get(name)}, now {self.facts[name]}); expected the same files, classes and options; choose "
+                    "another folder with -o"
+                )
         self.history, self.best, self.seconds = saved["history"], saved["best"], saved["seconds"]
+        self.init = saved.get("init")
 
 
 def result(run: Run) -> dict[str, Any]:
@@ -309,7 +351,7 @@ def result(run: Run) -> dict[str, Any]:
         **provenance(run.device),
         "config": dataclasses.asdict(config),
         "held_out": list(run.data.held_out),
-        **run.task.final(run.forward, run.test_clouds, run.test_labels),
+        **(run.task.final(run.last_answers()) if run.workers.is_first else {}),
     }
 
 
@@ -336,7 +378,7 @@ def train(
         on_start: called once, by the first process, after all checks and before the first epoch.
         on_progress: called after every step and at the end of every epoch.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from tempfile import mkdtemp
         >>> from bipointnet import Config, open_dataset
@@ -379,7 +421,8 @@ def train(
             fit(run, folder, on_progress, interrupts)
         figures = result(run)
         if workers.is_first:
-            write_json(folder / "result.json", figures)
+            write_report(run, figures, folder / REPORT)
+            write_json(folder / "result.json", figures)  # last: a run with it is finished
         return figures
     finally:
         workers.close()

@@ -11,7 +11,7 @@ class Progress(NamedTuple):
 
     step of steps: within epoch of epochs. row: the figures of the epoch at its end, as in metrics.csv; else None.
 
-    Example:
+    Examples:
         >>> str(Progress(epoch=10, epochs=18, step=5, steps=5, row={"loss": 0.51, "test_oa": 93.24}))
         'epoch 10/18, loss 0.510, test accuracy 93.2 %'
     """

@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 def provenance(device: torch.device) -> dict[str, Any]:
     """The entries of a result file that name the software and the device it was computed with.
 
-    Example:
+    Examples:
         >>> sorted(provenance(torch.device("cpu")))
         ['commit', 'device', 'torch', 'version']
     """

@@ -12,7 +12,7 @@ from bipointnet.errors import UserError
 class RandomState:
     """The states at one moment.
 
-    Example:
+    Examples:
         >>> rng = Generator().manual_seed(0)
         >>> state = RandomState.of(rng)
         >>> first = torch.rand(3, generator=rng)

@@ -35,7 +35,7 @@ The data have a fixed up axis and front; that rotations hardly matter need not h
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from bipointnet.config import PAPER, Config
+from bipointnet.config import OWN_GRADIENTS, PAPER, POINTNETS, Config
 
 if TYPE_CHECKING:  # NumPy is not needed to pick options
     from bipointnet.data.dataset import PointClouds
@@ -44,11 +44,11 @@ if TYPE_CHECKING:  # NumPy is not needed to pick options
 def default(data: str) -> str:
     """The recipe for the data set of this name, if none is given.
 
-    Example:
+    Examples:
         >>> default("folder"), default("shapes"), default("modelnet40")
         ('auto', 'auto', 'tuned')
     """
-    return "auto" if data in ("folder", "shapes", "rooms") else "tuned"
+    return "auto" if data in ("folder", "scans", "shapes", "rooms", "outdoors") else "tuned"
 
 
 def auto(
@@ -59,7 +59,7 @@ def auto(
     Networks that label points are trained as in the paper, but with at least eight steps per epoch. Other backbones
     than vanilla PointNet have the learning rate of benchmarks/backbones.py; the rest was not measured for them.
 
-    Example:
+    Examples:
         >>> auto(48)["epochs"], auto(480)["epochs"], auto(9843)["epochs"]
         (303, 96, 21)
         >>> auto(9843, model="pointnet2")["lr"]
@@ -84,32 +84,96 @@ def auto(
     }
 
 
+def auto_scans(blocks: int, method: str = "lsr", model: str | None = None, epochs: int | None = None) -> dict[str, Any]:
+    """The options of the recipe `auto` for a number of training blocks of labeled scans.
+
+    PointNet++ unless another backbone is given. Scans have no front, so blocks are rotated. In 1 bit, a PointNet places
+    a point by the planes of its first layer: more planes, with different thresholds from the start, help it most.
+    PointNet++ in 1 bit is sensitive to the statistics of BatchNorm, which are those of a few small batches unless they
+    are measured at the end. docs/your-scans.md has the measured steps.
+
+    Examples:
+        >>> auto_scans(3600)["epochs"], auto_scans(3600, model="pointnet-vanilla")["first_width"]
+        (10, 256)
+        >>> "gradient" in auto_scans(3600, method="fp")
+        False
+    """
+    model = model or "pointnet2"
+    epochs = epochs or min(100, max(5, round(36_000 / blocks)))
+    values = {
+        "recipe": "auto",
+        "model": model,
+        "batch": max(2, min(16, blocks // 8)),
+        "epochs": epochs,
+        "lr": 0.003,
+        "warmup": round(epochs / 20, 1),
+        "clip": 1.0,
+        "label_smoothing": 0.1,
+        "rotate": 180.0,
+    }
+    if method not in OWN_GRADIENTS:
+        values["gradient"] = "polynomial"
+    if method != "fp" and model in POINTNETS:
+        values["init_bias_std"] = 1.0
+    if method != "fp" and model == "pointnet-vanilla":
+        values["first_width"] = 256
+    if method != "fp" and model == "pointnet2":
+        values["precise_norm"] = True
+    return values
+
+
+def picks(data: "PointClouds", config: Config, epochs: int | None = None, model: str | None = None) -> dict[str, Any]:
+    """The options of the recipe `auto` for a data set. epochs, model: as given; None if they are not."""
+    if data.scans is not None:
+        points = data.train.points.shape[1]
+        return {**auto_scans(len(data.train), config.method, model, epochs), "points": points}
+    return auto(len(data.train), config.task, config.model, epochs)
+
+
 def sentence(values: dict[str, Any], given: dict[str, Any], clouds: int, classes: int) -> str:
     """What the recipe `auto` picked, and why. Options that are given are left out.
 
-    Example:
+    Examples:
         >>> sentence(auto(48), {"epochs": 20}, 48, 5).partition(":")[0]
         'Recipe auto for 48 training clouds of 5 classes'
     """
     picked = {name: value for name, value in values.items() if name not in given and name != "recipe"}
-    options = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in picked.items()) or "nothing to pick"
-    if "epochs" not in values:
+    options = " ".join(_option(name, value) for name, value in picked.items()) or "nothing to pick"
+    if "points" in values:
+        why = "labeled scans: the more blocks, the fewer epochs"
+    elif "epochs" not in values:
         why = "at least eight steps per epoch, the rest as in the paper"
     elif clouds < 200:
         why = "few clouds: small batches, many epochs unless given, clouds shifted and stretched"
     else:
         why = "the more clouds, the fewer epochs; --recipe paper has the values of the paper"
-    return f"Recipe auto for {clouds} training clouds of {classes} classes: {options} ({why})"
+    what = "blocks" if "points" in values else "clouds"
+    return f"Recipe auto for {clouds} training {what} of {classes} classes: {options} ({why})"
+
+
+def _option(name: str, value: Any) -> str:
+    """An option as it is typed.
+
+    Examples:
+        >>> _option("label_smoothing", 0.1), _option("precise_norm", True)
+        ('--label-smoothing 0.1', '--precise-norm')
+    """
+    option = f"--{name.replace('_', '-')}"
+    if value is True:
+        return option
+    return f"{option} {value}" if isinstance(value, str) else f"{option} {value:g}"
 
 
 def summary(config: Config, data: "PointClouds") -> dict[str, Any]:
     """The entries of result.json: the recipe, the options it picked, and those that were given instead."""
-    names = [name for name in auto(len(data.train)) if name != "recipe"]
+    names = set(auto(len(data.train)))
     values = asdict(Config(task=config.task))
     if config.recipe == "auto":
-        picked = auto(len(data.train), config.task, config.model)
-        values |= auto(len(data.train), config.task, config.model, config.epochs)  # the warm-up that was picked
+        picked = picks(data, config, model=config.model)
+        values |= picks(data, config, config.epochs, config.model)  # the warm-up that was picked
         values |= {"epochs": picked.get("epochs", values["epochs"])}
-    picks = {name: values[name] for name in names if getattr(config, name) == values[name]}
-    instead = {name: getattr(config, name) for name in names if name not in picks}
-    return {"recipe": config.recipe, "picks": picks, "instead": instead}
+        names |= set(picked)
+    listed = [name for name in values if name in names and name != "recipe"]
+    followed = {name: values[name] for name in listed if getattr(config, name) == values[name]}
+    instead = {name: getattr(config, name) for name in listed if name not in followed}
+    return {"recipe": config.recipe, "picks": followed, "instead": instead}

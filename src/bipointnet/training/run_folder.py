@@ -10,6 +10,7 @@ metrics.csv           one row per epoch. Evaluated epochs also have the confiden
                       regularizer and the percentage of activations that pass no gradient
 tensorboard/          the same for TensorBoard
 result.json           the figures of the finished run
+report.html           a page about the finished run: curves, mistakes, confusion, entropy of bits, configuration
 """
 
 import csv
@@ -34,6 +35,7 @@ from bipointnet.training.resume_options import MAY_CHANGE
 
 EVALUATED = ("test_oa", "test_macc", "test_miou", "confidence", "entropy", "regularizer", "zero_gradient")
 COLUMNS: tuple[str, ...] = ("epoch", "lr", "loss", "train_oa", *EVALUATED, "seconds")
+REPORT = "report.html"
 Row = dict[str, Any]  # of metrics.csv: one value per column, None if the epoch was not evaluated
 
 

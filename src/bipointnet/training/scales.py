@@ -36,7 +36,7 @@ def _normalized_layers(model: nn.Module) -> Iterator[nn.Module]:
 class RelativeSteps:
     """Make steps of an optimizer, which change the scales in front of a BatchNorm relative to their size.
 
-    Example:
+    Examples:
         >>> model = nn.Sequential(BinaryLinear(8, 4, "lsr"), nn.BatchNorm1d(4))
         >>> optimizer = torch.optim.Adam(model.parameters())
         >>> model(torch.randn(2, 8)).sum().backward()

@@ -11,7 +11,7 @@ EVALUATE_EVERY, EVALUATE_LAST = 10, 10
 def derive_seed(*parts: int | str) -> int:
     """A 63-bit seed that depends on all parts, such as the seed of a run, the epoch and the rank.
 
-    Example:
+    Examples:
         >>> derive_seed(0, 1, "order") == derive_seed(0, 1, "order") != derive_seed(0, 2, "order")
         True
     """
@@ -23,7 +23,7 @@ def learning_rate(config: Config, epochs_done: float) -> float:
 
         lr(t) = lr * min(1, t / warmup) * (1 + cos(pi t / epochs)) / 2
 
-    Example:
+    Examples:
         >>> learning_rate(Config(lr=0.1, epochs=10), 5)
         0.05
     """
@@ -34,7 +34,7 @@ def learning_rate(config: Config, epochs_done: float) -> float:
 def is_evaluated(epoch: int, epochs: int) -> bool:
     """Whether the test split is evaluated after this epoch: after every tenth and each of the last ten.
 
-    Example:
+    Examples:
         >>> [epoch for epoch in range(1, 31) if is_evaluated(epoch, 30)] == [10, 20, *range(21, 31)]
         True
     """

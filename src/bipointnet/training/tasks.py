@@ -20,12 +20,25 @@ from bipointnet.data.normalize import normalize
 from bipointnet.errors import UserError
 from bipointnet.evaluation import metrics
 from bipointnet.evaluation import segmentation as scores
-from bipointnet.evaluation.networks import evaluate, map_batches, pooled_entropy
+from bipointnet.evaluation.networks import classify, map_batches, pooled_entropy
 from bipointnet.models import Output
 from bipointnet.models.pointnet import orthogonality
 from bipointnet.training.devices import pick_device
 
 POINTS_AT_ONCE = 2**16  # per batch, when networks that label points are evaluated: features take 20 KB per point
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a network predicts for the test split.
+
+    labels: (M,) the class of each cloud, or (M, P) of each point. probabilities: (M, classes) of clouds, or None.
+    entropy: bits per channel of the binarized pooled feature, mean over its channels.
+    """
+
+    labels: np.ndarray
+    probabilities: np.ndarray | None
+    entropy: float
 
 
 @dataclass(frozen=True)
@@ -73,20 +86,37 @@ class Task:
     def cross_entropy(self, logits: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(logits, target, label_smoothing=self.config.label_smoothing)
 
-    def evaluate(self, model: nn.Module, clouds: Tensor, labels: Tensor) -> dict[str, float]:
-        """The figures of the test split, clouds (M, P, C) of classes (M,), by their names in metrics.csv."""
-        found = evaluate(model, clouds, labels.cpu().numpy(), len(self.classes), self.config.points, self.config.center)
-        confidence = float(np.percentile(found.probabilities.max(axis=1), 5))
-        figures = {"test_oa": found.overall, "test_macc": found.mean_class, "confidence": confidence}
-        return figures | {"entropy": found.entropy}
+    def correct(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The fraction of correct predictions."""
+        return (logits.argmax(dim=-1) == target).float().mean()
 
-    def final(self, model: nn.Module, clouds: Tensor, labels: Tensor) -> dict:
+    def predict(self, model: nn.Module, clouds: Tensor, labels: Tensor) -> Answers:
+        """The predictions for the test split, clouds (M, P, C) of classes (M,)."""
+        logits, bits = classify(model, clouds, self.config.points, self.config.center)
+        probabilities = logits.softmax(dim=1).cpu().numpy()
+        return Answers(logits.argmax(dim=1).cpu().numpy(), probabilities, pooled_entropy(bits))
+
+    def confusion(self, answers: Answers) -> np.ndarray:
+        """(classes, classes) counts of clouds or points; row: true class, column: predicted class."""
+        return metrics.confusion_matrix(self.data.test.labels, answers.labels, len(self.classes))
+
+    def figures(self, answers: Answers) -> dict[str, float]:
+        """The figures of the test split by their names in metrics.csv."""
+        assert answers.probabilities is not None
+        found = metrics.Accuracy(self.confusion(answers))
+        confidence = float(np.percentile(answers.probabilities.max(axis=1), 5))
+        figures = {"test_oa": found.overall, "test_macc": found.mean_class, "confidence": confidence}
+        return figures | {"entropy": answers.entropy}
+
+    def final(self, answers: Answers) -> dict:
         """Further entries of result.json about the last epoch."""
         return {}
 
 
 @dataclass(frozen=True)
-class _Segmentation(Task, ABC):
+class Segmentation(Task, ABC):
+    """What the tasks share that label points."""
+
     score: ClassVar[str] = "test_miou"
 
     @property
@@ -97,8 +127,7 @@ class _Segmentation(Task, ABC):
         assert split.point_labels is not None
         return split.point_labels
 
-    def predict(self, model: nn.Module, clouds: Tensor, labels: Tensor) -> tuple[np.ndarray, Tensor]:
-        """Classes (M, P) of the points of clouds (M, P, C), and the pooled signs (M, channels)."""
+    def predict(self, model: nn.Module, clouds: Tensor, labels: Tensor) -> Answers:
 
         def run(rows: slice) -> tuple[Tensor, Tensor]:
             output = model(*self.inputs(clouds[rows, : self.config.points], labels[rows]))
@@ -106,7 +135,7 @@ class _Segmentation(Task, ABC):
 
         batch = max(1, POINTS_AT_ONCE // self.config.points)
         predictions, bits = zip(*map_batches(model, run, len(clouds), batch), strict=True)
-        return torch.cat(predictions).numpy(), torch.cat(bits)
+        return Answers(torch.cat(predictions).numpy(), None, pooled_entropy(torch.cat(bits)))
 
     def pick(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The class of each point, (M, P, classes) and (M,) -> (M, P)."""
@@ -116,13 +145,20 @@ class _Segmentation(Task, ABC):
     def scores(self, predictions: np.ndarray) -> scores.Scores:
         """The scores of predicted classes (M, P) of the points of the test split."""
 
-    def evaluate(self, model: nn.Module, clouds: Tensor, labels: Tensor) -> dict[str, float]:
-        predictions, bits = self.predict(model, clouds, labels)
-        figures = self.scores(predictions).figures
-        return {"test_oa": figures["oa"], "test_miou": figures["miou"], "entropy": pooled_entropy(bits)}
+    def cloud_ious(self, predictions: np.ndarray) -> np.ndarray:
+        """(M,) mIoU of each cloud of the test split, from the predicted classes (M, P) of its points."""
+        labels = self.target(self.data.test)[:, : predictions.shape[1]]
+        return metrics.cloud_ious(labels, predictions, len(self.classes))
 
-    def final(self, model: nn.Module, clouds: Tensor, labels: Tensor) -> dict:
-        found = self.scores(self.predict(model, clouds, labels)[0])
+    def confusion(self, answers: Answers) -> np.ndarray:
+        return self.scores(answers.labels).confusion
+
+    def figures(self, answers: Answers) -> dict[str, float]:
+        figures = self.scores(answers.labels).figures
+        return {"test_oa": figures["oa"], "test_miou": figures["miou"], "entropy": answers.entropy}
+
+    def final(self, answers: Answers) -> dict:
+        found = self.scores(answers.labels)
         return {
             "scores": found.as_json(),
             "point_classes": list(self.classes),
@@ -131,7 +167,7 @@ class _Segmentation(Task, ABC):
 
 
 @dataclass(frozen=True)
-class PartSegmentation(_Segmentation):
+class PartSegmentation(Segmentation):
     """Parts of objects of one category, or of several; then the category of a cloud is an input of the network."""
 
     @property
@@ -159,27 +195,40 @@ class PartSegmentation(_Segmentation):
     def scores(self, predictions: np.ndarray) -> scores.Scores:
         return scores.of_parts(self.data, predictions)
 
+    def cloud_ious(self, predictions: np.ndarray) -> np.ndarray:
+        labels = self.target(self.data.test)[:, : predictions.shape[1]]
+        return metrics.shape_ious(labels, predictions, self.data.test.labels, self.data.parts)
+
 
 @dataclass(frozen=True)
-class SemanticSegmentation(_Segmentation):
-    """Objects in blocks of rooms. Blocks are not normalized; rare classes weigh more in the loss."""
+class SemanticSegmentation(Segmentation):
+    """Objects in blocks of rooms and scans. Blocks are not normalized; rare classes weigh more in the loss.
+
+    Points with the label -1 are neither learned nor evaluated.
+    """
 
     def check(self) -> None:
         if not self.data.point_classes or self.data.parts:
             remedy = "; use --task part" if self.data.parts else ""
-            raise UserError(f"{self.data.name}: has no labeled rooms; expected data such as rooms{remedy}")
+            raise UserError(f"{self.data.name}: has no labeled scans; expected data such as rooms{remedy}")
 
     def inputs(self, clouds: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
         return (clouds,)
 
     @cached_property
     def class_weights(self) -> Tensor:
-        counts = np.bincount(self.target(self.data.train).ravel(), minlength=len(self.classes))
+        labels = self.target(self.data.train)
+        counts = np.bincount(labels[labels >= 0], minlength=len(self.classes))
         return torch.from_numpy(metrics.class_weights(counts)).to(pick_device(self.config.device))
 
     def cross_entropy(self, logits: Tensor, target: Tensor) -> Tensor:
         weights = self.class_weights.to(logits.dtype)
-        return F.cross_entropy(logits, target, weights, label_smoothing=self.config.label_smoothing)
+        smoothing = self.config.label_smoothing
+        return F.cross_entropy(logits, target, weights, ignore_index=-1, label_smoothing=smoothing)
+
+    def correct(self, logits: Tensor, target: Tensor) -> Tensor:
+        right = (logits.argmax(dim=-1) == target).float().sum()
+        return right / (target >= 0).sum().clamp(min=1)
 
     def scores(self, predictions: np.ndarray) -> scores.Scores:
         return scores.of_blocks(self.data, predictions)

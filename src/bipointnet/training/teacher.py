@@ -24,23 +24,28 @@ from bipointnet.models import Output, checkpoint
 EPS = 1e-5  # of standard deviations; some features of a teacher are constant
 
 
-def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+def distillation(student: Tensor, teacher: Tensor, temperature: float, counts: Tensor | None = None) -> Tensor:
     """T^2 KL(softmax(teacher / T) || softmax(student / T)), mean over rows: two (..., classes) -> ().
 
-    Example:
+    counts: which rows count, bool; None: all.
+
+    Examples:
         >>> logits = torch.tensor([[1.0, 2.0, 3.0]])
         >>> distillation(logits + 5, logits, temperature=2).abs() < 1e-6
         tensor(True)
     """
     ours = F.log_softmax(student.flatten(0, -2) / temperature, dim=-1)
     theirs = F.log_softmax(teacher.flatten(0, -2) / temperature, dim=-1)
-    return temperature**2 * F.kl_div(ours, theirs, reduction="batchmean", log_target=True)
+    if counts is None:
+        return temperature**2 * F.kl_div(ours, theirs, reduction="batchmean", log_target=True)
+    rows = F.kl_div(ours, theirs, reduction="none", log_target=True).sum(dim=-1)
+    return temperature**2 * (rows * counts.flatten()).sum() / counts.sum().clamp(min=1)
 
 
 def feature_distance(student: Tensor, teacher: Tensor) -> Tensor:
     """The mean squared distance of features that are standardized over the batch: two (B, F) -> ().
 
-    Example:
+    Examples:
         >>> features = torch.randn(8, 4)
         >>> feature_distance(3 * features + 1, features) < 1e-6
         tensor(True)
@@ -99,14 +104,19 @@ class Teacher:
         if config.compile:
             self.network = torch.compile(self.network)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def loss(self, loss: Tensor, output: Output, inputs: tuple[Tensor, ...]) -> Tensor:
-        """The loss of the task and the distances from the teacher's outputs for the same inputs, weighted."""
+    def loss(self, loss: Tensor, output: Output, inputs: tuple[Tensor, ...], counts: Tensor | None = None) -> Tensor:
+        """The loss of the task and the distances from the teacher's outputs for the same inputs, weighted.
+
+        counts: which points count, bool; None: all.
+        """
         device = output.logits.device.type
         rounded = torch.autocast(device, torch.bfloat16, enabled=device == "cuda", cache_enabled=False)
         with torch.no_grad(), rounded:  # half the memory traffic; a graph of captured steps must not cache
             theirs = self.network(*inputs)
         known = Output(theirs.logits.float(), theirs.pooled.float())
-        total = (1 - self.weight) * loss + self.weight * distillation(output.logits, known.logits, self.temperature)
+        total = (1 - self.weight) * loss + self.weight * distillation(
+            output.logits, known.logits, self.temperature, counts
+        )
         if not self.feature_weight:
             return total
         if output.pooled.shape != known.pooled.shape:

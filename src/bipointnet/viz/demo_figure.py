@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bipointnet.files import write_beside
+from bipointnet.viz.confusion import draw_confusion
 
 GOOD, BAD = "#2a7f4f", "#c0392b"
 LINES = ("#1f5fa8", "#444444", "#c0392b", "#8e5ea2")
@@ -34,27 +35,6 @@ def draw_curves(axes, curves: Mapping[str, Sequence[tuple[float, float]]], ylabe
     axes.set_ylabel(ylabel)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def draw_confusion(axes, confusion: np.ndarray, classes: Sequence[str], title: str) -> None:
-    """Draw a confusion matrix. Rows: true class; columns: predicted class; shade: fraction of the row."""
-    share = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
-    axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
-    axes.set_xticks(range(len(classes)), classes, rotation=90, fontsize=6.5)
-    axes.set_yticks(range(len(classes)), classes, fontsize=6.5)
-    for i, j in zip(*np.nonzero(confusion), strict=True):
-        axes.text(
-            j,
-            i,
-            int(confusion[i, j]),
-            ha="center",
-            va="center",
-            fontsize=5,
-            color="white" if share[i, j] > 0.6 else "black",
-        )
-    axes.set_xlabel("predicted")
-    axes.set_ylabel("true")
-    axes.set_title(title, fontsize=10)
 
 
 def demo_picture(

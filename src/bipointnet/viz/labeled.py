@@ -18,7 +18,7 @@ from bipointnet.extras import require
 from bipointnet.files import write_all
 from bipointnet.viz.palette import colors
 from bipointnet.viz.render import render
-from bipointnet.viz.viewer import viewer_script
+from bipointnet.viz.viewer import on_one_line, quantized, upright, viewer_script
 
 HIDDEN = ("ceiling",)  # seen from above, it hides the room
 HIDDEN_SHARE = 0.5  # of all points, at most; the ceiling of a room has about a fifth
@@ -30,7 +30,6 @@ _LISTED = 70  # at most as many classes in the legend of a picture
 _VIEWS = ((-60, 22), (120, 22))  # azimuth and elevation: an object from the front and from behind
 _ROOM_VIEWS = ((-60, 42), (-90, 90))  # a room from above at an angle, and as a floor plan
 _PAGE = Path(__file__).with_name("labeled.html")
-_STEPS = 65535  # the page stores coordinates as 0 to 65535, from one side of the cloud to the other
 
 
 def write_ply(path: str | Path, points: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> None:
@@ -63,7 +62,7 @@ def ply_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> b
         "ply",
         "format binary_little_endian 1.0",
         # Some readers, such as trimesh, end the header at this word even within a line.
-        *(f"comment label {k} is {_on_one_line(n)}".replace("end_header", "end-header") for k, n in enumerate(names)),
+        *(f"comment label {k} is {on_one_line(n)}".replace("end_header", "end-header") for k, n in enumerate(names)),
         f"element vertex {len(vertices)}",
         *(f"property {keyword} {field}" for field, (_, keyword) in fields.items()),
         "end_header\n",
@@ -123,7 +122,7 @@ def png_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str], *, u
     palette, counts = colors(len(names)), np.bincount(labels, minlength=len(names))
     is_hidden = _hidden_at_first(names, counts)  # (classes,)
     chosen = _thinned(labels, PICTURE_POINTS)
-    drawn = _two_views(_upright(points[chosen], up), palette[labels[chosen]], is_hidden[labels[chosen]])
+    drawn = _two_views(upright(points[chosen], up), palette[labels[chosen]], is_hidden[labels[chosen]])
     figure = Figure(figsize=(PICTURE[0] / 100, PICTURE[1] / 100), dpi=100)
     figure.figimage(drawn, origin="upper")
 
@@ -144,7 +143,7 @@ def png_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str], *, u
     )
     # Set afterwards as plain text: as labels, names with $ would be formulas, and names that begin with _ left out.
     for text, label in zip(legend.get_texts(), listed, strict=True):
-        name = _on_one_line(names[label])[: 28 if one_column else 18]
+        name = on_one_line(names[label])[: 28 if one_column else 18]
         unseen = ", not drawn" if is_hidden[label] else ""
         text.set(text=f"{name}  {_share(counts[label], len(labels))}{unseen}", parse_math=False)
     buffer = io.BytesIO()
@@ -180,19 +179,17 @@ def html_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str], tit
     """The content of the file that `write_html` writes."""
     points, labels = _checked(points, labels, names)
     chosen = _thinned(labels, PAGE_POINTS)
-    xyz = _upright(points[chosen], up).astype(np.float64)
-    lower, upper = xyz.min(axis=0), xyz.max(axis=0)
-    steps = np.round((xyz - lower) * (_STEPS / np.where(upper > lower, upper - lower, 1))).astype("<u2")  # (M, 3)
+    steps, lower, upper = quantized(upright(points[chosen], up))
     counts, kept = (np.bincount(each, minlength=len(names)) for each in (labels, labels[chosen]))
     is_hidden = _hidden_at_first(names, counts)
     cloud = {
-        "title": _on_one_line(title),
+        "title": on_one_line(title),
         "count": _how_many(len(chosen), len(labels)),
         "lower": lower.tolist(),
         "upper": upper.tolist(),
         "classes": [
             {
-                "name": _on_one_line(names[label]),
+                "name": on_one_line(names[label]),
                 "color": f"#{bytes(color).hex()}",
                 "share": _share(counts[label], len(labels)),
                 "points": int(kept[label]),
@@ -258,13 +255,6 @@ def _thinned(labels: np.ndarray, limit: int) -> np.ndarray:
     return order[place_in_class < np.repeat(kept, counts)]
 
 
-def _upright(points: np.ndarray, up: str) -> np.ndarray:
-    """Rotate the points so that z is up; a cyclic permutation of the axes is a rotation, not a reflection."""
-    if up not in ("x", "y", "z"):
-        raise UserError(f"up is {up!r}, expected one of x, y, z; name the axis that points up")
-    return np.roll(points, 2 - "xyz".index(up), axis=1)
-
-
 def _hidden_at_first(names: Sequence[str], counts: np.ndarray) -> np.ndarray:  # (classes,) bool
     """Which classes in the cloud are in HIDDEN; none if they have most of the points, which are then the subject."""
     found = np.array([name.lower() in HIDDEN for name in names]) & (counts > 0)
@@ -298,11 +288,6 @@ def _how_many(shown: int, total: int) -> str:
 
 def _share(count: np.intp, total: int) -> str:
     return f"{100 * count / total:.1f} %" if 1000 * count >= total else "< 0.1 %"
-
-
-def _on_one_line(name: str) -> str:
-    """A name without characters that could end a line or a header or that have no encoding."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
 
 
 def write(contents: Mapping[str | Path, bytes]) -> None:

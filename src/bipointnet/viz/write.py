@@ -1,11 +1,13 @@
-"""Write all files of one labeled cloud: PLY, NPY, a page (HTML) and a picture (PNG)."""
+"""Write all files of one labeled cloud: PLY, NPY, a page (HTML), a picture (PNG), and a copy of a LAS file."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from bipointnet.data.clouds import Cloud
+from bipointnet.data.las_files import write_classification
 from bipointnet.errors import UserError
 from bipointnet.extras import installed
 from bipointnet.viz import labeled
@@ -14,7 +16,7 @@ SUFFIXES = (".ply", ".npy", ".html", ".png")
 LONGEST_NAME = 250  # bytes; with the suffix, as long as a name can be
 
 
-def output_files(out: Path | None, cloud_file: Path, sources: list[Path]) -> list[Path]:
+def output_files(out: Path | None, cloud_file: Path, sources: list[Path], las: bool = False) -> list[Path]:
     """The files to write, one per suffix; UserError if one of them is a folder or one of the `sources`.
 
     Args:
@@ -22,6 +24,7 @@ def output_files(out: Path | None, cloud_file: Path, sources: list[Path]) -> lis
             with "-labels", in the current folder.
         cloud_file: the file that the cloud was read from.
         sources: files that were read and must not be overwritten.
+        las: also a copy of the cloud's file, LAS or LAZ, with the labels as its classification; it is the last one.
     """
     default = f"{cloud_file.stem}-labels"
     stem = out or Path(default)
@@ -31,7 +34,8 @@ def output_files(out: Path | None, cloud_file: Path, sources: list[Path]) -> lis
         raise UserError(
             f"--out is '{stem}'; expected the name of the files to write, without suffix, {LONGEST_NAME} bytes at most"
         )
-    files = [stem.with_name(stem.name + suffix) for suffix in SUFFIXES]
+    suffixes = (*SUFFIXES, cloud_file.suffix.lower()) if las else SUFFIXES
+    files = [stem.with_name(stem.name + suffix) for suffix in suffixes]
     for file in files:
         if file.is_dir():
             raise UserError(f"{file}: a folder where a file should be written; choose another name with -o")
@@ -40,22 +44,36 @@ def output_files(out: Path | None, cloud_file: Path, sources: list[Path]) -> lis
     return files
 
 
+def in_file_order(labels: np.ndarray, cloud: Cloud) -> np.ndarray:
+    """Labels (N,) of a cloud's points as one label per point of its file, -1 for points that were left out."""
+    if cloud.kept is None:
+        return labels
+    every = np.full(len(labels) + cloud.dropped, -1, np.int64)
+    every[cloud.kept] = labels
+    return every
+
+
 def write_labeled(
-    files: list[Path], cloud: Cloud, labels: np.ndarray, classes: list[str], title: str, up: str
+    files: list[Path],
+    cloud: Cloud,
+    labels: np.ndarray,
+    classes: list[str],
+    title: str,
+    up: str,
+    las: tuple[Path, Sequence[int]] | None = None,
 ) -> list[Path]:
     """Write a cloud with labels (N,) to the files of `output_files`, all or none; returns those written.
 
     The .npy has one label per point of the file the cloud was read from, -1 for points that were left out. The picture
     is not written if matplotlib is not installed.
+
+    las: the cloud's file, and the code of each class, for a copy of it with the labels as its classification.
     """
-    in_file = labels
-    if cloud.kept is not None:
-        in_file = np.full(len(labels) + cloud.dropped, -1, np.int64)
-        in_file[cloud.kept] = labels
+    in_file = in_file_order(labels, cloud)
     points = cloud.points
     if any(cloud.origin):
         points = points.astype(np.float64) + cloud.origin
-    ply, npy, html, png = files
+    ply, npy, html, png = files[: len(SUFFIXES)]
     contents: dict[str | Path, bytes] = {
         ply: labeled.ply_bytes(points, labels, classes),
         npy: labeled.npy_bytes(in_file),
@@ -63,5 +81,10 @@ def write_labeled(
     }
     if installed("matplotlib"):
         contents[png] = labeled.png_bytes(points, labels, classes, up=up)
+    written = [Path(file) for file in contents]
+    if las is not None:  # first, as it may fail for a damaged file
+        source, codes = las
+        write_classification(source, files[-1], np.array([*codes, 0])[in_file])  # 0: never classified
+        written.append(files[-1])
     labeled.write(contents)
-    return [Path(file) for file in contents]
+    return written
