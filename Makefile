@@ -10,7 +10,7 @@ INPUTS := pyproject.toml constraints.txt $(CORE)
 PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
 
 .PHONY: install demo test test-all lint core-test sanitize sanitize-all no-threads long learning \
-  instructions mutants aarch64 armhf riscv64 cortex-m7 wasm browser fuzz clean
+  instructions mutants aarch64 armhf riscv64 cortex-m7 wasm browser site fuzz clean
 
 install: $(READY)
 
@@ -43,7 +43,7 @@ test: $(DEV_READY)
 	$(PYTEST) -m 'not learning and not long and not instructions and not cortex_m7 and not wasm and not browser'
 
 test-all: $(DEV_READY)
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf riscv64 no-threads fuzz sanitize-all
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf riscv64 no-threads fuzz sanitize-all site
 	$(MAKE) --no-print-directory wasm browser long learning instructions cortex-m7 mutants
 
 # 10,000 damaged files per format of clouds; `make test` reads 300. About 5 minutes.
@@ -132,11 +132,20 @@ else
 	CHROMIUM=$(CHROMIUM) $(BIN)/pytest -m browser
 endif
 
-# A microcontroller without an operating system: the same bits as here, and the flash and RAM that it takes.
+# The documentation: build/site. A warning is an error (but not with --quiet). Its tests are among `long` and `browser`.
+site: $(DEV_READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "build/site/index.html; with a search: $(BIN)/python -m http.server --directory build/site"
+
+# A microcontroller without an operating system: the C++ tests, the same bits as here, and the flash and RAM that it takes.
 cortex-m7: $(DEV_READY)
 ifeq ($(and $(shell command -v arm-none-eabi-g++),$(shell command -v qemu-system-arm)),)
 	@echo "cortex-m7: SKIPPED, gcc-arm-none-eabi and qemu-system-arm are not both installed"
 else
+	$(CMAKE) -S . -B build/cortex-m7-tests -DCMAKE_TOOLCHAIN_FILE=core/cmake/cortex-m7.cmake -DBIPOINTNET_NO_THREADS=ON \
+	  $(BUILD_TESTS) build/cortex-m7-tests --target core_tests -j 2 > build/cortex-m7-tests.log \
+	  || (cat build/cortex-m7-tests.log; exit 1)
+	$(CTEST) build/cortex-m7-tests --timeout 120
 	$(BIN)/pytest -m cortex_m7
 	$(BIN)/python benchmarks/cortex_m7.py
 endif

@@ -6,7 +6,9 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,6 +16,9 @@ import torch
 from hypothesis import settings
 
 from bipointnet.data.dataset import PointClouds, Split
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # Matrices this small are done before a second thread has started, and the other cores run other tests. The same holds
 # for the programs that tests start.
@@ -70,6 +75,18 @@ def run_tool(cmake: str) -> Path:
             done = subprocess.run([cmake, *step], capture_output=True, text=True)
             assert done.returncode == 0, done.stdout + done.stderr
     return build / "bipointnet-run"
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """Chromium, with WebGL although there is no GPU."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox", "--enable-unsafe-swiftshader"]
+        browser = playwright.chromium.launch(executable_path=os.environ.get("CHROMIUM"), args=options)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -25,11 +25,13 @@ MODULES = {
     "web",
     "convert": "__init__ binarize check decide graph layers methods pools rebuild record report sites substitute trace "
     "zero_one",
-    "data": "__init__ blocks cache child_process cloud_facts clouds corruptions dataset folder furniture generated "
-    "gltf_files library_files listing manifest modelnet normalize objects own parsed published reading rooms s3dis "
-    "scan_libraries scanobjectnn shapenet_part shapes shuffle solids summary up_axis",
+    "data": "__init__ blocks cache child_process class_tables cloud_facts clouds corruptions dataset folder furniture "
+    "generated gltf_files houses las_files las_header las_parts las_units library_files listing manifest "
+    "modelnet normalize objects outdoors own parsed ply_files ply_header ply_parts point_labels published "
+    "rays reading rooms s3dis scan_choices scan_facts scan_files scan_libraries scan_survey scanobjectnn scans "
+    "shapenet_part shapes shuffle solids summary terrain town up_axis",
     "evaluation": "__init__ bench_torch evaluate from_file inputs inspection metrics model_file networks predictor "
-    "probe robustness rounding segmentation unlike verify_torch",
+    "probe robustness rounding scans segmentation truth unlike verify_torch",
     "models": "__init__ blueprint checkpoint dgcnn local pointcnn pointconv pointnet pointnet2 segmentation",
     "nn": "__init__ calibrate codes concat_linear conv cost distinct farthest_gpu fused_layer fused_pool geometry gpu "
     "grouped hooks init linear methods names nearest_gpu norm_gpu observe peak_gpu pools product scatter sign",
@@ -37,12 +39,13 @@ MODULES = {
     "lower methods neighbors pack program read_gather read_graphs read_layers read_math read_products read_views "
     "reading record runs searches sizes values",
     "reproduce": "__init__ jobs report tables",
-    "runtime": "__init__ bench c_array float_twin header label model operations progress reference reference_ops "
-    "reference_search sweep timed_process verify",
+    "runtime": "__init__ bench c_array float_twin header label label_large model operations progress reference "
+    "reference_ops reference_search samples sweep timed_process verify",
+    "scale": "__init__ jobs local on_ray results work worker",
     "shipped": "__init__",
     "training": "__init__ augment capture compile_check cross_validation devices facts interrupts loop partial "
-    "progress provenance random_state recipes resume_options run_folder scales schedule tasks teacher",
-    "viz": "__init__ demo_figure labeled palette render sweep_files viewer write",
+    "progress provenance random_state recipes repeat report resume_options run_folder scales schedule tasks teacher",
+    "viz": "__init__ confusion curves demo_figure labeled palette render run_report sweep_files viewer write",
     "web": "__init__ page",
 }
 # The subsystems that each subsystem may import besides itself.
@@ -59,14 +62,16 @@ MAY_IMPORT = {
     "shipped": "errors",
     "runtime": "_core data delta errors evaluation extras files shipped",
     "evaluation": "config data errors extras models nn packing runtime shipped",
-    "training": "config data errors evaluation extras files models nn",
+    "training": "config data errors evaluation extras files models nn viz",
     "analysis": "data delta errors evaluation files models nn runtime",
-    "packing": "_core config delta errors files models nn runtime",
+    "packing": "_core config data delta errors files models nn runtime",
     "viz": "data errors extras files",
-    "web": "data errors files shipped viz",
+    "web": "data errors files runtime shipped viz",
     "demo": "config data evaluation models nn packing runtime training viz",
     "reproduce": "config errors files training",
-    "cli": "analysis config data demo errors evaluation extras packing reproduce runtime shipped training viz web",
+    "scale": "data errors evaluation extras files runtime shipped viz",
+    "cli": "analysis config data demo errors evaluation extras packing reproduce runtime scale shipped training viz "
+    "web",
     # For type checkers; at run time, names are imported on first use.
     "__init__": "analysis config convert data errors models nn packing runtime",
     "__main__": "cli",
@@ -77,12 +82,13 @@ NEVER_TORCH = {
     "analysis": "__init__ figures runs theory",
     "cli": MODULES["cli"],
     "data": MODULES["data"],
-    "evaluation": "__init__ evaluate from_file inputs inspection metrics model_file predictor robustness segmentation "
-    "unlike",
+    "evaluation": "__init__ evaluate from_file inputs inspection metrics model_file predictor robustness scans "
+    "segmentation truth unlike",
     "reproduce": MODULES["reproduce"],
     "runtime": MODULES["runtime"],
+    "scale": MODULES["scale"],
     "shipped": MODULES["shipped"],
-    "training": "__init__ facts interrupts recipes resume_options",
+    "training": "__init__ facts interrupts recipes repeat resume_options",
     "viz": MODULES["viz"],
     "web": MODULES["web"],
 }

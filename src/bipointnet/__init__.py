@@ -33,6 +33,7 @@ _PUBLIC = {
     "BinaryLinear": "nn",
     "Config": "config",
     "DGCNN": "models",
+    "DGCNNSegmenter": "models",
     "EntropyMax": "nn",
     "EntropyMean": "nn",
     "FormatError": "errors",
@@ -48,6 +49,7 @@ _PUBLIC = {
     "PointConvNet": "models",
     "PointNet": "models",
     "PointNet2": "models",
+    "PointNet2Segmenter": "models",
     "PointPool": "nn",
     "Prediction": "runtime.model",
     "ScenePointNet": "models",
@@ -77,12 +79,14 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from bipointnet.errors import FormatError as FormatError
     from bipointnet.errors import UserError as UserError
     from bipointnet.models import DGCNN as DGCNN
+    from bipointnet.models import DGCNNSegmenter as DGCNNSegmenter
     from bipointnet.models import LocalNet as LocalNet
     from bipointnet.models import PartPointNet as PartPointNet
     from bipointnet.models import PointCNN as PointCNN
     from bipointnet.models import PointConvNet as PointConvNet
     from bipointnet.models import PointNet as PointNet
     from bipointnet.models import PointNet2 as PointNet2
+    from bipointnet.models import PointNet2Segmenter as PointNet2Segmenter
     from bipointnet.models import ScenePointNet as ScenePointNet
     from bipointnet.models import vanilla_pointnet as vanilla_pointnet
     from bipointnet.models.checkpoint import load_run as load_run

@@ -13,7 +13,7 @@ INTERRUPTED = 128 + signal.SIGINT
 def main() -> None:
     """Run a command. Ctrl-C ends it with exit code 130, also while the command line is being imported.
 
-    Example:
+    Examples:
         >>> main()  # doctest: +SKIP
     """
     try:

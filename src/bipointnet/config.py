@@ -27,6 +27,8 @@ CHOICES = {
     "center": ("mean", "box"),
     "optimizer": ("adam", "adamw"),
     "up": ("x", "y", "z"),
+    "split": ("files", "place"),
+    "unit": ("m", "ft", "us-ft"),
     "device": ("auto", "cpu", "cuda"),
 }
 
@@ -43,8 +45,10 @@ COMMON_NAMES = {"pointnet++": "pointnet2"}
 # Points beyond which a prediction does not become better, unless there were more in training.
 ENOUGH_POINTS = 1024
 
-# The backbones that treat every point alike but for their T-Nets, and can label points.
+# The backbones that treat every point alike but for their T-Nets.
 POINTNETS = ("pointnet", "pointnet-vanilla")
+# The backbones that can label points.
+LABELING = (*POINTNETS, "pointnet2", "dgcnn")
 
 # The methods that --gradient cannot change, and why.
 OWN_GRADIENTS = {
@@ -70,7 +74,7 @@ class Config:
     filled in from PAPER, and the pool from the backbone, the method and the recipe. Otherwise `recipe` only records
     where the options come from: `training.recipes` computes them.
 
-    Example:
+    Examples:
         >>> config = Config(method="lsr", epochs=20)
         >>> config.model, config.pool, config.points, config.recipe
         ('pointnet-vanilla', 'ema-max', 1024, 'tuned')
@@ -93,14 +97,33 @@ class Config:
         None,
         "Pool over points: max, avg, ema-max, ema-max-points, ema-avg (default: ema-max; fp: max; pointcnn: a mean).",
     )
+    first_width: int | None = _option(
+        None, "Task semantic, pointnet-vanilla: outputs of the first layer (default: 64 as in the paper).", least=1
+    )
     binary_first: bool = _option(False, "Binarize the first layer too.")
     binary_last: bool = _option(False, "Binarize the last layer too.")
     norm: bool = _option(True, "Use BatchNorm.")
+    precise_norm: bool = _option(False, "Measure the statistics of BatchNorm over all training clouds at the end.")
     init_bias_std: float = _option(
         0.0, "Standard deviation of the initial BatchNorm biases; 1 helps short trainings of PointNets.", least=0
     )
     category: str | None = _option(None, "Task part: train on one category only, or `each`: one network per category.")
     fold: str | None = _option(None, "Task semantic, S3DIS: the area to test on (default: Area_5), or `each`.")
+    block: float | None = _option(
+        None, "Labeled scans: side of a block in meters (default: 1; scans wider than 40 m: 20, PointNets 10).", above=0
+    )
+    channels: str | None = _option(
+        None, "Labeled scans: what to read beside x, y and height: rgb, intensity, ... (default: rgb, if there is any)."
+    )
+    columns: str | None = _option(None, "Labeled scans: names of the columns of text and npy files, like x,y,z,label.")
+    labels: str | None = _option(
+        None, "Labeled scans: the column that holds the labels (default: classification, ...)."
+    )
+    classes: str | None = _option(None, 'Labeled scans: a TOML file with the names of the labels, like 2 = "ground".')
+    split: str | None = _option(
+        None, "Labeled scans: hold out `files`, or a `place` in each (default: files, if there are five or more)."
+    )
+    unit: str | None = _option(None, "Labeled scans: unit of the coordinates: m, ft or us-ft (default: m).")
     recipe: str = _option(
         "tuned",
         "Source of options that are not given: auto (by number of clouds), tuned (default for published data), paper.",
@@ -159,17 +182,25 @@ class Config:
                 f"gradient is {self.gradient!r} with method {self.method!r}, {OWN_GRADIENTS[self.method]}; leave "
                 "--gradient out"
             )
-        if self.task != "classify" and self.model not in POINTNETS:
-            raise UserError(f"model is {self.model!r} with task {self.task!r}; expected one of {', '.join(POINTNETS)}")
-        for name, task in (("category", "part"), ("fold", "semantic")):
+        if self.task != "classify" and self.model not in LABELING:
+            raise UserError(f"model is {self.model!r} with task {self.task!r}; expected one of {', '.join(LABELING)}")
+        of_scans = ("fold", "block", "channels", "columns", "labels", "classes", "split", "unit")
+        for name, task in (("category", "part"), *((name, "semantic") for name in of_scans)):
             if getattr(self, name) is not None and self.task != task:
                 raise UserError(
                     f"{name} is {getattr(self, name)!r} with task {self.task!r}; expected it with --task {task}"
                 )
+        if self.first_width is not None and (self.task, self.model) != ("semantic", "pointnet-vanilla"):
+            raise UserError(
+                f"first_width is {self.first_width} with task {self.task!r} and model {self.model!r}; expected it with "
+                "--task semantic --model pointnet-vanilla"
+            )
         if self.drop and self.task != "classify":
             raise UserError(f"drop is {self.drop} with task {self.task!r}; expected 0, as each point keeps its label")
         for f in dataclasses.fields(self):
             value, least, above = getattr(self, f.name), f.metadata.get("least"), f.metadata.get("above")
+            if value is None:
+                continue
             if least is not None and not value >= least:
                 raise UserError(f"{f.name} is {value}; expected at least {least}")
             if above is not None and not value > above:
@@ -214,7 +245,7 @@ class Config:
         """Whether an option may have a value that is not in CHOICES."""
         if name == "method" and isinstance(value, str) and ":" in value:
             return True  # a class, which nn imports
-        return name in ("up", "pool", "gradient") and value is None
+        return name in ("up", "pool", "gradient", "split", "unit") and value is None
 
 
 def _suggestion(name: str, names: Any) -> str:
@@ -226,7 +257,7 @@ def _suggestion(name: str, names: Any) -> str:
 def _typed(source: str, name: str, value: Any) -> Any:
     """`value` as the type of its field, if the conversion loses nothing."""
     wanted = Config.__annotations__[name]
-    if wanted is float and type(value) is int:
+    if wanted in (float, float | None) and type(value) is int:
         value = float(value)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         kind = str(getattr(wanted, "__name__", wanted)).removesuffix(" | None")
@@ -253,7 +284,7 @@ def _checked(source: str, values: dict[str, Any]) -> dict[str, Any]:
 def from_mapping(source: str, values: dict[str, Any]) -> Config:
     """A Config from option names and values; error messages start with `source`.
 
-    Example:
+    Examples:
         >>> from_mapping("recipe.toml", {"label-smoothing": 0.1, "epochs": 20}).label_smoothing
         0.1
     """

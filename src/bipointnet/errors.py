@@ -9,7 +9,7 @@ class UserError(ValueError):
 
     The command line prints the sentence and exits with code 2. A program catches it as UserError or as ValueError.
 
-    Example:
+    Examples:
         >>> from bipointnet import Config, UserError
         >>> try:
         ...     Config(method="lrs")
@@ -22,7 +22,7 @@ class UserError(ValueError):
 class FormatError(UserError):
     """A file that is not a packed model, or a damaged one.
 
-    Example:
+    Examples:
         >>> import bipointnet
         >>> try:
         ...     bipointnet.load("README.md")
@@ -52,7 +52,7 @@ _REASONS = {
 def describe_os_error(error: OSError, what: str = "the operating system") -> str:
     """One sentence for an error of the operating system: the file, or `what` if the error names none, and the remedy.
 
-    Example:
+    Examples:
         >>> describe_os_error(PermissionError(13, "Permission denied", "a.ply"))
         'a.ply: permission denied; check the permissions, or choose another path'
     """

@@ -7,8 +7,8 @@ is still writing holds a lock on its temporary file, so no other process removes
 import hashlib
 import os
 import secrets
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
@@ -60,6 +60,30 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
                 os.replace(temporary, target)
             except OSError as error:
                 raise _naming(target, error) from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside `path` to write to; it replaces `path` if the block ends without an error.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "a.txt"
+    >>> with replacing(path) as temporary:
+    ...     _ = temporary.write_text("hello")
+    >>> path.read_text()
+    'hello'
+    """
+    target = Path(os.path.realpath(path))  # a link stays a link
+    with ExitStack() as stack:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            temporary = _write_temporary(target, b"", stack)
+            yield temporary
+            with open(temporary, "rb") as written:
+                os.fsync(written.fileno())
+            os.replace(temporary, target)
+        except OSError as error:
+            raise _naming(path, error) from error
 
 
 def remove_leftovers(folder: Path) -> None:

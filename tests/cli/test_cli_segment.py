@@ -168,7 +168,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(parts, rooms, tmp_p
     cloud = tmp_path / "cloud.npy"
     mug = [cloud, "-m", parts / "parts.bpn", "--category"]
     for arguments, sentence in (
-        ([*mug, "Mug", "--truth", tmp_path / "short.npy"], "holds labels of shape (49,); expected 50"),
+        ([*mug, "Mug", "--truth", tmp_path / "short.npy"], "holds 49 labels, expected 50, one per point of"),
         ([*mug, "Unicorn"], "found --category Unicorn; expected one of: Airplane, Bag"),
         ([cloud, "-m", parts / "run"], "found no --category; expected one of: Airplane"),
         ([*mug, "Mug", "--up", "w"], "--up is 'w'; expected x, y or z"),
@@ -194,7 +194,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(parts, rooms, tmp_p
             ["--task", "part", "--category", "Unicorn"],
             "has no class 'Unicorn' to segment; expected one of: Airplane",
         ),
-        (["--task", "semantic"], "has no labeled rooms; expected data such as rooms; use --task part"),
+        (["--task", "semantic"], "has no labeled scans; expected data such as rooms; use --task part"),
         (["--task", "semantic", "--fold", "each"], "has no folds; expected S3DIS; leave --fold out"),
         (["--task", "semantic", "--fold", "Area_1"], "has no folds, unlike S3DIS; found fold 'Area_1'"),
     ],

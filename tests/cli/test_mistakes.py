@@ -63,7 +63,10 @@ MISTAKES = {
         ["predict", "nan.xyz", "-m", GOLDEN / "shapes.bpn", "--up", "y"],
         ["shapes.bpn", "does not record", "--up y", "leave it out"],
     ),
-    "no model to segment with": (["segment", "nan.xyz"], ["--model FILE", "bipointnet train", "bipointnet export"]),
+    "no colors for a network that reads them": (
+        ["segment", "pair/a/0.xyz", "-m", "pointnet2-s3dis"],
+        ["0.xyz", "no colors", "red, green", "trained without them"],
+    ),
     "a damaged packed model": (["predict", "nan.xyz", "-m", "hollow.bpn"], ["hollow.bpn", "damaged", "export"]),
     "no such cloud": (["predict", "gone.xyz", "-m", GOLDEN / "shapes.bpn"], ["gone.xyz"]),
     "predict with a network that labels points": (

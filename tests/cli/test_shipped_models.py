@@ -8,6 +8,7 @@ import pytest
 from commands import run, succeed
 
 from bipointnet import shipped
+from bipointnet.data.rooms import make_room
 from bipointnet.data.shapes import CLASSES, held_out
 from bipointnet.data.up_axis import AXES, rotate_up
 
@@ -63,6 +64,19 @@ def test_predict_without_a_model_uses_the_default_and_says_so_once(place):
     assert "Model:" not in named.stderr
     rows = json.loads(succeed("predict", "y.npy", "--json", cwd=place))
     assert rows == json.loads(succeed("predict", "y.npy", "--json", "--model", DEFAULT, cwd=place))
+
+
+def test_segment_without_a_model_uses_the_default_and_says_so(tmp_path):
+    room, _ = make_room(np.random.default_rng(0), 2000)
+    np.savetxt(tmp_path / "room.xyz", room, fmt="%.4f", header="x y z red green blue")
+    done = run("segment", "room.xyz", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"Model: {shipped.DEFAULT_SEGMENTER}, 13 classes" in done.stderr
+    labels = np.load(tmp_path / "room-labels.npy")
+    named = run("segment", "room.xyz", "--model", shipped.DEFAULT_SEGMENTER, cwd=tmp_path)
+    assert named.stdout == done.stdout
+    assert "Model:" not in named.stderr
+    assert np.array_equal(np.load(tmp_path / "room-labels.npy"), labels)
 
 
 def test_every_command_for_packed_models_takes_a_name(place):

@@ -16,7 +16,13 @@ from torch import Tensor, nn
 from bipointnet.analysis.doubling import double_scales, logits_of
 from bipointnet.data.normalize import normalize
 from bipointnet.evaluation import metrics
-from bipointnet.evaluation.probe import bilinear_layers, evenly_spaced, signs_and_zero_gradients
+from bipointnet.evaluation.probe import (
+    BitCounts,
+    bilinear_layers,
+    channels_last,
+    evenly_spaced,
+    signs_and_zero_gradients,
+)
 from bipointnet.models.pointnet import TNet, orthogonality
 from bipointnet.nn import BinaryLinear, in_full
 from bipointnet.nn.distinct import distinct_rows
@@ -34,6 +40,7 @@ class Layer(NamedTuple):
     codes: number of different rows of signs among the `rows` of a cloud, mean over clouds. If a cloud has one row only,
     the number among all clouds.
     logits_moved, gradient_turned: the effect of doubling its output, see `double_scales`.
+    entropy: of the bits it reads, in bits, mean over its input channels.
     """
 
     name: str
@@ -46,6 +53,7 @@ class Layer(NamedTuple):
     rows: int
     logits_moved: float
     gradient_turned: float
+    entropy: float
 
 
 class Transform(NamedTuple):
@@ -113,6 +121,7 @@ class _LayerStatistics:
 
     output: RunningStd = field(default_factory=RunningStd)
     float_output: RunningStd = field(default_factory=RunningStd)
+    bits: BitCounts = field(default_factory=BitCounts)
     zero_gradients: int = 0
     inputs: int = 0
     codes: list[int] = field(default_factory=list)
@@ -120,10 +129,11 @@ class _LayerStatistics:
     rows: int = 1
 
     def add(self, layer: BinaryLinear, x: Tensor, z: Tensor, clouds: int) -> None:
-        x = x.movedim(-1 - getattr(layer, "places", 0), -1).contiguous()  # channels last
+        x = channels_last(layer, x)
         self.output.add(z)
         self.float_output.add(layer.product(layer.centered(x), layer.weight - layer.weight.mean()))
         signs, zero_gradients = signs_and_zero_gradients(layer, x)
+        self.bits.add(signs)
         self.zero_gradients += int(zero_gradients.sum())
         self.inputs += x.numel()
         rows = x.numel() // x.shape[-1]
@@ -154,7 +164,7 @@ def study(
         on_progress: called with the steps done and their total.
         center: what becomes the origin of a cloud, "mean" or "box", as in the training.
 
-    Example:
+    Examples:
         >>> from bipointnet import LSR, BinaryLinear, EntropyMax, vanilla_pointnet
         >>> network = vanilla_pointnet(num_classes=4, linear=BinaryLinear.of(LSR()), pool=EntropyMax())
         >>> clouds = np.random.default_rng(0).standard_normal((8, 32, 3), np.float32)
@@ -184,7 +194,7 @@ def analyze(
             is no accuracy.
         on_progress: called with the steps done and their total.
 
-    Example:
+    Examples:
         >>> import torch, bipointnet
         >>> network = bipointnet.binarize(bipointnet.PointNet(num_classes=4, tnets=False))  # or a network of your own
         >>> found = bipointnet.analyze(network, torch.rand(8, 64, 3), labels=torch.arange(8) % 4)
@@ -283,6 +293,7 @@ def _layer(
         rows=len(single) or statistics.rows,
         logits_moved=logits_moved,
         gradient_turned=gradient_turned,
+        entropy=float(statistics.bits.entropy.mean()),
     )
 
 

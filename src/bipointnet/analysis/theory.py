@@ -23,7 +23,7 @@ def bit_entropy(p: float, q: float | None = None) -> float:
 
     Proposition 1: the maximum, 1, is at p = 1/2 only, because the slope log2((1 - p) / p) changes sign there.
 
-    Example:
+    Examples:
         >>> bit_entropy(0.5), round(bit_entropy(0.1), 3)
         (1.0, 0.469)
     """
@@ -34,7 +34,7 @@ def bit_entropy(p: float, q: float | None = None) -> float:
 def log_cdf(d: float) -> float:
     """log Phi(d), accurate where Phi(d) is near 0 or 1; -inf below -38.
 
-    Example:
+    Examples:
         >>> round(log_cdf(0), 6)
         -0.693147
     """
@@ -50,7 +50,7 @@ def max_pool_entropy(n: float, shift: float = 0.0) -> float:
     The maximum is below the shift if all n values are: p = Phi(shift)^n. Without a shift p = 2^-n, which is practically
     0 for any cloud: every bit is +1.
 
-    Example:
+    Examples:
         >>> round(max_pool_entropy(20), 5), max_pool_entropy(1024, delta(1024))
         (2e-05, 1.0)
     """
@@ -63,7 +63,7 @@ def mean_pool_entropy(n: float, shift: float = 0.0) -> float:
 
     Without a shift that is a whole bit for every n: EMA-avg is the plain mean.
 
-    Example:
+    Examples:
         >>> mean_pool_entropy(1024)
         1.0
     """
@@ -79,7 +79,7 @@ def decay_constant(shift: float = 0.0) -> float:
     not >= as printed, and 0 < t < 1: otherwise there is no entropy for any n.) Without a shift c = 1; for the shift
     delta(n), c = n.
 
-    Example:
+    Examples:
         >>> decay_constant(), round(decay_constant(delta(64)), 6)
         (1.0, 64.0)
     """
@@ -100,7 +100,7 @@ def delta_by_simulation(n: int, simulations: int = 10_000, rng: np.random.Genera
     standard error 1 / (2 f sqrt(m)), where f is the density at the median; for a maximum,
     f = n phi(d) Phi(d)^(n-1) = n phi(d) / (2 Phi(d)).
 
-    Example:
+    Examples:
         >>> value, error = delta_by_simulation(20)
         >>> abs(value - delta(20)) < 4 * error
         True
@@ -120,7 +120,7 @@ def bits_lost(expected: float, pooled: float) -> float:
 
     Phi(delta(m))^n = 2^(-n/m), so the loss 1 - H(2^(-n/m)) depends only on the ratio n/m.
 
-    Example:
+    Examples:
         >>> round(bits_lost(1024, 512), 3), round(bits_lost(1024, 2048), 3)
         (0.128, 0.189)
     """
@@ -153,7 +153,7 @@ def product_distribution(inputs: int, p_weight: float = 0.5, p_input: float = 0.
 
     P(2c - K) = C(K, c) e^c (1 - e)^(K - c) with mean K (2e - 1) and variance 4 K e (1 - e): 0 and K for e = 1/2.
 
-    Example:
+    Examples:
         >>> z = product_distribution(64)
         >>> round(abs(z.mean), 9), round(z.variance, 9)
         (0.0, 64.0)
@@ -170,7 +170,7 @@ def product_distribution(inputs: int, p_weight: float = 0.5, p_input: float = 0.
 def normal_approximation(values: np.ndarray, inputs: int) -> np.ndarray:
     """N(0, K) at the values of a product of K inputs. They are 2 apart, so each has twice the density.
 
-    Example:
+    Examples:
         >>> normal_approximation(np.array([0]), 64).round(4).tolist()  # exactly: C(64, 32) / 2^64 = 0.0993
         [0.0997]
     """
@@ -198,7 +198,7 @@ WIDTHS = (64, 128, 1024)
 def survey(simulations: int = 10_000, seed: int = 0) -> dict[str, list[dict[str, Any]]]:
     """The tables of `bipointnet analyze`: pools by n, the shift of another n, 1-bit products by number of inputs.
 
-    Example:
+    Examples:
         >>> [round(row["delta"], 3) for row in survey(simulations=100)["pools"] if row["n"] == 1024]
         [3.204]
     """

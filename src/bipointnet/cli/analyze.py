@@ -88,7 +88,8 @@ def _print_studies(studied: "list[StudiedRun]") -> None:
     out.print(
         "scale: standard deviation of the output; floats: of the same product with float inputs and weights. "
         "no grad: inputs that pass no gradient back. codes: distinct rows of signs per cloud, or among all clouds if "
-        "a cloud has one row. 2x: the output is doubled; how far the logits move, and how far the gradient of the "
+        "a cloud has one row. entropy: of the bits that the layer reads, in bits per channel. "
+        "2x: the output is doubled; how far the logits move, and how far the gradient of the "
         "layer's weights turns (not at all where BatchNorm follows).",
         style="dim",
         highlight=False,
@@ -96,7 +97,7 @@ def _print_studies(studied: "list[StudiedRun]") -> None:
 
 
 def _print_layers(run: "StudiedRun") -> None:
-    right = dict.fromkeys(("scale", "floats", "no grad", "codes", "2x: logits", "turn"), "right")
+    right = dict.fromkeys(("scale", "floats", "no grad", "codes", "entropy", "2x: logits", "turn"), "right")
     table = empty_table(plain(run.name), {"layer": "left"} | right)
     table.columns[0].overflow = "fold"
     for layer in run.study.layers:
@@ -106,6 +107,7 @@ def _print_layers(run: "StudiedRun") -> None:
             f"{layer.float_scale:.3g}",
             f"{layer.zero_gradient:.0f} %",
             f"{layer.codes:.0f} of {layer.rows}",
+            f"{layer.entropy:.2f}",
             f"{layer.logits_moved:.1f} %",
             f"{layer.gradient_turned:.1f}°",
         )

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from bipointnet.data.dataset import PointClouds
+    from bipointnet.evaluation.inputs import Input
     from bipointnet.evaluation.predictor import Predictor
+    from bipointnet.scale import Job
     from bipointnet.training.progress import OnProgress
     from bipointnet.training.progress import Progress as Moment
 
@@ -43,6 +45,7 @@ class _Console(Console):
 
 out, err = _Console(), _Console(stderr=True)
 LINE_SECONDS = 10.0
+LISTED = 5  # errors of a job that are printed
 
 
 def locate_model(path: Path | None) -> Path | None:
@@ -86,10 +89,18 @@ COLUMNS = typer.Option(
     help="Names of the columns of a text, bin or npy file, like x,y,z,intensity; - ignores one.",
 )
 STRICT = typer.Option(False, "--strict", metavar="", help="Refuse a file with NaN or infinite coordinates.")
-DATA = typer.Argument(metavar="DATA", help="shapes, rooms (both built in), a folder, or a manifest (CSV or JSON).")
+DATA = typer.Argument(
+    metavar="DATA", help="shapes, rooms or outdoors (built in), a folder, or a manifest (CSV or JSON)."
+)
 SKIP_BAD = typer.Option(
     False, "--skip-bad", metavar="", help="Leave out files that cannot be read or have too few points."
 )
+
+
+ENGINE = typer.Option(None, "--engine", help="Where a job with many files runs: local (default) or ray.")
+ADDRESS = typer.Option(None, "--address", help="Ray cluster, such as auto or ray://HOST:10001 (default: a new one).")
+WORKERS = typer.Option(None, "--workers", min=1, help="Worker processes of a job (default: one per core).")
+FILES_FROM = typer.Option(None, "--files-from", metavar="LIST", help="Text file that names the files, one per line.")
 
 
 def plain(text: object) -> str:
@@ -130,6 +141,59 @@ def open_predictor(path: Path) -> "Predictor":
     from bipointnet.evaluation.predictor import open_model
 
     return open_model(path)
+
+
+def print_default_model(name: str) -> None:
+    """Say on stderr which shipped model is used, because none was given."""
+    card = shipped.card(name)
+    err.print(
+        f"Model: {card['name']}, {card['classes']} classes, trained on {card['trained_on']} with {card['up']} up; "
+        "choose another with --model",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def run_job(job: "Job", inputs: "Sequence[Input]", as_json: bool) -> None:
+    """Run a job over many files with a progress bar; print what it did; exit with 2 if a file cannot be used."""
+    with rate_bar() as progress:
+        outcome = job.run(inputs, progress)
+    if as_json:
+        errors = [{"file": name, "error": error} for name, error in outcome.errors]
+        print_json({"done": outcome.done, "skipped": outcome.skipped, "errors": errors, "out": str(job.out)})
+    else:
+        for _, error in outcome.errors[:LISTED]:
+            complain(error)
+        if len(outcome.errors) > LISTED:
+            complain(f"{len(outcome.errors) - LISTED:,} more files; the column `error` of the results has all")
+        print_line(f"{outcome}. Results: {plain(job.out)}")
+    if outcome.errors:
+        raise typer.Exit(2)
+
+
+@contextmanager
+def rate_bar() -> Iterator[Callable[[int, int], None]]:
+    """A progress bar with files per second and the remaining time; yields a callback for (done, total)."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    rate = TextColumn("{task.fields[rate]}")
+    columns = (BarColumn(bar_width=24), MofNCompleteColumn(), rate, TimeElapsedColumn(), TextColumn("left"))
+    hidden = not err.is_terminal
+    with Progress(*columns, TimeRemainingColumn(), console=err, transient=True, disable=hidden) as progress:
+        task = progress.add_task("files", rate="")
+
+        def show(done: int, total: int) -> None:
+            speed = progress.tasks[0].speed
+            progress.update(task, completed=done, total=total, rate=f"{speed:,.0f} per second" if speed else "")
+
+        yield show
 
 
 def require_packed(path: Path) -> None:

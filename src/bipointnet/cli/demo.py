@@ -1,9 +1,11 @@
 """The command demo."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from bipointnet import shipped
 from bipointnet.cli.bench import print_benchmark
 from bipointnet.cli.common import (
     AS_JSON,
@@ -20,18 +22,28 @@ from bipointnet.cli.verify import print_verification
 from bipointnet.errors import UserError
 from bipointnet.extras import import_whole, require
 
+if TYPE_CHECKING:
+    from bipointnet.runtime.samples import Sample
+
 
 def demo(
     folder: Path = typer.Option(Path("demo"), "-o", "--out", help="Folder for runs, packed model and picture."),
     as_json: bool = AS_JSON,
 ) -> None:
-    """Train a 1-bit PointNet on built-in shapes and see what it can do.
+    """Classify objects with a shipped model, then train a 1-bit PointNet.
 
-    Also trains the same network in float32 and a naive 1-bit network, packs the
-    first one, verifies and benchmarks it, and draws a picture. Takes minutes.
+    The objects are built in. The first part takes seconds and needs no PyTorch.
+    The second part takes minutes: it also trains the same network in float32 and
+    a naive 1-bit network, packs the first one, verifies and benchmarks it, and
+    draws a picture.
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: a file; expected a folder for the demo; choose another with -o")
+    from bipointnet.runtime.samples import MODEL, predict_samples
+
+    samples = predict_samples()
+    if not as_json:
+        _print_samples(MODEL, samples)
     require("the demo", "torch", "safetensors", "matplotlib")
     import_whole("torch")
     from bipointnet.demo import NETWORKS, deploy
@@ -44,7 +56,8 @@ def demo(
         deployed = deploy(folder, data, networks[0], progress)
     if as_json:
         figures = [{"name": network.name, "bytes": network.bytes, **network.figures} for network in networks]
-        print_json({"networks": figures, "packed": deployed})
+        seen = {"model": MODEL, "predictions": [sample._asdict() for sample in samples]}
+        print_json({"samples": seen, "networks": figures, "packed": deployed})
         return
     right = dict.fromkeys(("accuracy", "mean class", "entropy", "size", "time"), "right")
     table = empty_table("Held-out shapes, last epoch", {"network": "left"} | right)
@@ -73,3 +86,22 @@ def demo(
     )
     print_benchmark(deployed["bench"])
     print_line(f"Picture: {plain(folder / 'demo.png')}   Runs: {plain(folder)}/")
+
+
+def _print_samples(model: str, samples: "list[Sample]") -> None:
+    card = shipped.card(model)
+    right = sum(sample.prediction == sample.object for sample in samples)
+    print_line(
+        f"{model}, a shipped 1-bit network of {card['bytes'] / 1000:.0f} kB, classifies {len(samples)} built-in "
+        f"objects. It was trained on {card['trained_on']}, not on such objects; of the shipped models it does best on "
+        "them."
+    )
+    table = empty_table("", {"object": "left", "prediction": "left", "probability": "right", "time": "right"})
+    for sample in samples:
+        shown = sample.prediction if sample.prediction == sample.object else f"[red]{sample.prediction}, wrong[/]"
+        table.add_row(sample.object, shown, f"{100 * sample.probability:.0f} %", f"{sample.microseconds:.0f} us")
+    out.print(table)
+    print_line(
+        f"{right} of {len(samples)} are right, with {card['classes']} classes to choose from; on test clouds of "
+        f"{card['trained_on']}, {card['accuracy']['file']} % are.\n"
+    )

@@ -20,6 +20,9 @@ from bipointnet.cli.common import (
     print_summary,
 )
 from bipointnet.errors import UserError
+from bipointnet.extras import require
+
+WORST = 10  # files in the table of scans
 
 if TYPE_CHECKING:
     from bipointnet.evaluation.evaluate import Classification
@@ -38,6 +41,7 @@ def evaluate(
     corruptions: bool = typer.Option(
         False, "--corruptions", metavar="", help="Test on clouds with noise, and with lost, added and moved points."
     ),
+    picture: Path | None = typer.Option(None, "--picture", help="Draw the confusion of points of scans as PNG."),
     skip_bad: bool = SKIP_BAD,
     as_json: bool = AS_JSON,
 ) -> None:
@@ -46,6 +50,8 @@ def evaluate(
     Of a folder of your own files, a run is tested on all that it has not seen:
     those it held out, and new ones. A packed model does not record them: without
     --all it is tested on the fifth that `train` holds out.
+
+    Labeled scans of your own are labeled whole: IoU per class and per file.
 
     --corruptions shows how robust a classifier is: its accuracy under the seven
     corruptions of ModelNet-C in five severities, on clouds of 1024 points.
@@ -63,6 +69,11 @@ def evaluate(
             raise UserError("found --files and --corruptions; expected one of them; evaluate twice")
         _evaluate_corruptions(predictor, data, skip_bad, every, as_json)
         return
+    if predictor.scans is not None:
+        _evaluate_scans(predictor, data, every, skip_bad, picture, as_json)
+        return
+    if picture is not None:
+        raise UserError(f"{model}: was not trained on labeled scans, which --picture is for; leave it out")
     from bipointnet.evaluation.evaluate import evaluate_classifier, evaluate_segmenter, open_test_data
 
     clouds = open_test_data(predictor, data, skip_bad, every)
@@ -84,6 +95,35 @@ def evaluate(
         print_json({"dataset": clouds.name, "clouds": len(clouds.test), **scores.as_json()})
     else:
         print_scores(f"{clouds.name}, {len(clouds.test)} test clouds", scores)
+
+
+def _evaluate_scans(
+    predictor: "Predictor", data: str, every: bool, skip_bad: bool, picture: Path | None, as_json: bool
+) -> None:
+    from bipointnet.evaluation.scans import evaluate_scans
+
+    if picture is not None:
+        require("a picture", "matplotlib")
+    with counting_bar("evaluating") as progress:
+        found = evaluate_scans(predictor, data, every, skip_bad, lambda name: progress)
+    if picture is not None:
+        from bipointnet.viz.confusion import write_confusion
+
+        title = f"{Path(data).name}: points in percent of the true class"
+        write_confusion(picture, found.total.confusion, predictor.classes, title)
+    if as_json:
+        print_json({"data": data, **found.as_json()})
+        return
+    for note in found.notes:
+        print_line(plain(note))
+    print_scores(f"{data}, {len(found.files)} files", found.total)
+    columns = {"file": "left", "points": "right", "mIoU": "right", "accuracy": "right"}
+    table = empty_table("the files with the lowest mIoU", columns)
+    for score in found.worst[:WORST]:
+        table.add_row(plain(score.file), f"{score.points:,}", f"{score.miou:.1f} %", f"{score.oa:.1f} %")
+    out.print(table)
+    if picture is not None:
+        print_line(f"Written: {plain(picture)}")
 
 
 def _evaluate_corruptions(predictor: "Predictor", data: str, skip_bad: bool, every: bool, as_json: bool) -> None:

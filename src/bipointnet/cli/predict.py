@@ -8,9 +8,13 @@ import typer
 
 from bipointnet import shipped
 from bipointnet.cli.common import (
+    ADDRESS,
     AS_JSON,
     COLUMNS,
+    ENGINE,
+    FILES_FROM,
     STRICT,
+    WORKERS,
     column_names,
     complain,
     counting_bar,
@@ -19,11 +23,15 @@ from bipointnet.cli.common import (
     open_predictor,
     out,
     plain,
+    print_default_model,
     print_json,
     print_line,
     require_axis,
+    require_packed,
+    run_job,
     warn,
 )
+from bipointnet.errors import UserError
 
 if TYPE_CHECKING:
     from bipointnet.evaluation.from_file import FileError, FilePrediction
@@ -32,7 +40,8 @@ TOP_IN_JSON = 3
 
 
 def predict(
-    files: list[str] = typer.Argument(
+    files: list[str] | None = typer.Argument(
+        None,
         metavar="FILE",
         help="Clouds or meshes (ply, off, obj, stl, xyz, npy, pcd, las, ...), folders, patterns such as "
         "'scans/**/*.ply', or - for text from standard input.",
@@ -46,6 +55,11 @@ def predict(
     ),
     columns: str | None = COLUMNS,
     strict: bool = STRICT,
+    folder: Path | None = typer.Option(None, "-o", "--out", help="Folder for results as Parquet, one row per cloud."),
+    files_from: Path | None = FILES_FROM,
+    engine: str | None = ENGINE,
+    address: str | None = ADDRESS,
+    workers: int | None = WORKERS,
     as_json: bool = AS_JSON,
 ) -> None:
     """Classify the cloud in each FILE.
@@ -56,21 +70,36 @@ def predict(
     others are classified, and the exit code is 2. With --up, clouds are rotated
     so that the axis that points up is that of the training data.
 
+    With -o, a job for many files: results go to Parquet, all cores or a Ray
+    cluster work on it, and a job that was stopped continues where it was.
+
     Example: bipointnet predict scan.ply --model chairs.bpn
     """
     require_axis(up)
+    if folder is None and (engine or address or workers):
+        raise UserError("--engine, --address and --workers are for jobs; expected -o FOLDER with them; add it")
     predictor = open_predictor(model or shipped.locate(Path(shipped.DEFAULT_CLASSIFIER)))
     predictor.require_classifier()
     from bipointnet.data.clouds import SUFFIXES
     from bipointnet.evaluation.from_file import FileError, classify_files, read_input, require_coordinates_only
-    from bipointnet.evaluation.inputs import expand
+    from bipointnet.evaluation.inputs import expand, listed_in
 
     require_coordinates_only(predictor)
     if up is not None:
         predictor.require_up(up)
-    inputs = expand(files, SUFFIXES)
+    inputs = expand(files or [], SUFFIXES) + (listed_in(files_from, SUFFIXES) if files_from else [])
+    if not inputs:
+        raise UserError("no files were named; expected FILE arguments, or a list with --files-from")
     if model is None:
-        _name_default_model()
+        print_default_model(shipped.DEFAULT_CLASSIFIER)
+    if folder is not None:
+        from bipointnet.scale.jobs import classify_job
+
+        require_packed(predictor.path)
+        options = {"up": up, "columns": column_names(columns), "strict": strict}
+        where = {"engine": engine or "local", "address": address, "workers": workers}
+        run_job(classify_job(predictor.path, folder, options, **where), inputs, as_json)
+        return
     rows: list[FilePrediction | FileError] = []
     read = partial(read_input, columns=column_names(columns), strict=strict)
     # Without a bar where the predictions themselves, printed one by one, show the progress.
@@ -83,16 +112,6 @@ def predict(
         print_json([row.as_json() for row in rows])
     if any(isinstance(row, FileError) for row in rows):
         raise typer.Exit(2)
-
-
-def _name_default_model() -> None:
-    card = shipped.card(shipped.DEFAULT_CLASSIFIER)
-    err.print(
-        f"Model: {card['name']}, {card['classes']} classes, trained on {card['trained_on']} with {card['up']} up; "
-        "choose another with --model",
-        highlight=False,
-        soft_wrap=True,
-    )
 
 
 def _report(row: "FilePrediction | FileError", as_json: bool) -> None:

@@ -1,14 +1,21 @@
 """The command segment."""
 
+import glob
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from bipointnet import shipped
 from bipointnet.cli.common import (
+    ADDRESS,
     AS_JSON,
     COLUMNS,
+    ENGINE,
+    FILES_FROM,
     STRICT,
+    WORKERS,
     column_names,
     counting_bar,
     empty_table,
@@ -17,70 +24,105 @@ from bipointnet.cli.common import (
     open_predictor,
     out,
     plain,
+    print_default_model,
     print_json,
     print_line,
     require_axis,
+    require_packed,
+    run_job,
     warn,
 )
 from bipointnet.cli.eval import print_scores
 from bipointnet.errors import UserError
 from bipointnet.extras import install_hint
 
+if TYPE_CHECKING:
+    from bipointnet.evaluation.predictor import Predictor
+
 
 def segment(
-    file: Path = typer.Argument(
-        metavar="FILE", help="Cloud: ply, xyz, npy, pcd, las, ...; rooms and scans in meters, z up."
+    files: list[str] | None = typer.Argument(
+        None, metavar="FILE", help="Cloud: ply, xyz, npy, pcd, las, ...; scans in meters, z up. Folders for a job."
     ),
-    model: Path | None = model_option(default=". Required"),
+    model: Path | None = model_option(default=f" (default: {shipped.DEFAULT_SEGMENTER})"),
     stem: Path | None = typer.Option(
         None, "-o", "--out", help="Name of the files to write, without suffix (default: FILE's name with -labels)."
     ),
+    files_from: Path | None = FILES_FROM,
+    engine: str | None = ENGINE,
+    address: str | None = ADDRESS,
+    workers: int | None = WORKERS,
     category: str | None = typer.Option(
         None, "--category", help="Category of the object, if the network has a category input."
     ),
     truth: Path | None = typer.Option(
-        None, "--truth", help="True labels to compare with: .npy, or text with one label per line."
+        None, "--truth", help="True labels to compare with: .npy, text with one per line, or a file such as LAS."
     ),
-    up: str | None = typer.Option(None, "--up", help="Axis that points up in the picture: x, y or z."),
+    up: str | None = typer.Option(None, "--up", help="Axis that points up in the file: x, y or z."),
+    unit: str | None = typer.Option(None, "--unit", help="Unit of a scan's coordinates: m, ft or us-ft (default: m)."),
     columns: str | None = COLUMNS,
     strict: bool = STRICT,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Label every point of FILE.
+    """Label every point of FILE, or of many files.
 
     Writes a PLY with colors, the labels as NPY, a picture (PNG), and a page that
-    shows the cloud in a browser (HTML).
+    shows the cloud in a browser (HTML). If the network was trained on labeled LAS
+    files, also a copy of FILE with the labels as its classification.
+
+    Without --model, it labels rooms: scans in meters, z up, with colors.
+
+    Several files, folders or patterns make a job: -o is the folder for labeled
+    copies of all files, and for results as Parquet. All cores or a Ray cluster
+    work on it, and a job that was stopped continues where it was.
 
     Example: bipointnet segment room.ply --model rooms.bpn
     """
     require_axis(up)
-    if model is None:
-        raise UserError(
-            "no model; expected --model FILE; to make one, run `bipointnet train DATA -o RUN`, then "
-            "`bipointnet export RUN -o FILE`"
-        )
-    predictor = open_predictor(model)
+    predictor = open_predictor(model or shipped.locate(Path(shipped.DEFAULT_SEGMENTER)))
     predictor.require_segmenter()
-    file.stat()  # raises OSError if it cannot be found
+    named = files or []
+    if files_from or engine or address or workers or len(named) != 1 or not Path(named[0]).is_file():
+        if len(named) == 1 and not files_from and not Path(named[0]).is_dir() and not glob.has_magic(named[0]):
+            Path(named[0]).stat()  # raises OSError if it cannot be found
+        if truth is not None or category is not None or up is not None:
+            raise UserError("--truth, --category and --up are for one file; found several; leave them out")
+        _label_many(predictor, named, files_from, stem, unit, columns, (engine, address, workers), as_json)
+        return
+    file = Path(named[0])
     from bipointnet.data import clouds
-    from bipointnet.evaluation import from_file
-    from bipointnet.runtime.label import read_labels
+    from bipointnet.data.las_files import require_codes
+    from bipointnet.data.scan_files import LAS
+    from bipointnet.evaluation import from_file, scans
+    from bipointnet.evaluation.truth import read_truth
     from bipointnet.viz.write import output_files, write_labeled
 
     number = predictor.category_index(category)
-    files = output_files(stem, file, [file, predictor.path, *([truth] if truth else [])])
-    cloud = clouds.read(file, columns=column_names(columns), strict=strict)
+    facts = predictor.scans
+    las = facts is not None and file.suffix.lower() in LAS
+    targets = output_files(stem, file, [file, predictor.path, *([truth] if truth else [])], las)
+    from_file.require_unit(predictor, file, unit)
+    if facts is not None and las:
+        require_codes(file, facts.table.written)
+    names = column_names(columns)
+    if not names and facts is not None and file.suffix.lower() in clouds.UNNAMED:
+        names = facts.columns
+    cloud = clouds.read(file, columns=names, strict=strict)
     note = clouds.dropped_note(cloud)
     if note:
         warn(f"{file}: {note}")
-    true_labels = None
-    if truth is not None:
-        true_labels = read_labels(truth, len(cloud.points) + cloud.dropped, predictor.accepted(number))
-        true_labels = true_labels if cloud.kept is None else true_labels[cloud.kept]
+    true_labels = None if truth is None else read_truth(truth, cloud, file, predictor, number)
+    if model is None:
+        print_default_model(shipped.DEFAULT_SEGMENTER)
+    scan = from_file.upright_in_meters(predictor, cloud, up, unit)
+    for sentence in scans.warnings(predictor, scan):
+        warn(f"{file}: {sentence}")
     with counting_bar("labeling") as progress:
-        labels = from_file.label_cloud(predictor, cloud, file, number, progress)
-    written = write_labeled(files, cloud, labels, predictor.classes, file.name, up or predictor.up or "z")
-    if len(written) < len(files):
+        labels = from_file.label_cloud(predictor, scan, file, number, progress)
+    codes = (file, facts.table.written) if facts is not None and las else None
+    shown_up = up or predictor.up or "z"
+    written = write_labeled(targets, cloud, labels, predictor.classes, file.name, shown_up, codes)
+    if not any(path.suffix == ".png" for path in written):
         hint = plain(install_hint("matplotlib"))
         err.print(f"No picture: matplotlib is not installed; install it with: {hint}", highlight=False, soft_wrap=True)
     counts = from_file.count_classes(predictor, labels)
@@ -99,3 +141,31 @@ def segment(
     if scores is not None:
         print_scores("compared with the true labels", scores)
     print_line("Written: " + ", ".join(plain(path) for path in written))
+
+
+def _label_many(
+    predictor: "Predictor",
+    named: list[str],
+    files_from: Path | None,
+    folder: Path | None,
+    unit: str | None,
+    columns: str | None,
+    where: tuple[str | None, str | None, int | None],
+    as_json: bool,
+) -> None:
+    """Label many files; where: engine, address and workers."""
+    from bipointnet.data.clouds import SUFFIXES
+    from bipointnet.evaluation.inputs import expand, listed_in
+    from bipointnet.scale.jobs import label_job
+
+    require_packed(predictor.path)
+    if folder is None:
+        raise UserError("several files are a job; expected a folder for the results; name one with -o")
+    inputs = expand(named, SUFFIXES) + (listed_in(files_from, SUFFIXES) if files_from else [])
+    if not inputs:
+        raise UserError("no files were named; expected FILE arguments, or a list with --files-from")
+    root = named[0] if len(named) == 1 and os.path.isdir(named[0]) else None
+    options = {"root": root, "unit": unit, "columns": column_names(columns)}
+    engine, address, workers = where
+    job = label_job(predictor.path, folder, options, engine=engine or "local", address=address, workers=workers)
+    run_job(job, inputs, as_json)

@@ -15,6 +15,7 @@ from bipointnet.cli.common import (
     AS_JSON,
     DATA,
     SKIP_BAD,
+    column_names,
     empty_table,
     epoch_bar,
     epoch_progress,
@@ -25,24 +26,27 @@ from bipointnet.cli.common import (
     print_line,
     print_summary,
 )
-from bipointnet.config import Config, from_mapping, read_toml
+from bipointnet.config import POINTNETS, Config, from_mapping, read_toml
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
 from bipointnet.extras import import_whole, require
-from bipointnet.training.recipes import auto, default, sentence
+from bipointnet.training.recipes import default, picks, sentence
+from bipointnet.training.repeat import as_words
 from bipointnet.training.resume_options import STATE, is_run, started_config
 
 if TYPE_CHECKING:
     from bipointnet.data.dataset import PointClouds
+    from bipointnet.data.scan_choices import ScanOptions
 
 # Where --help lists the fields of Config.
 PANELS = {
-    "Network": ("task", "model", "method", "gradient", "pool", "init_bias_std"),
+    "Network": ("task", "model", "method", "gradient", "pool", "first_width", "init_bias_std"),
     "Data": ("category", "fold", "points", "center", "up"),
+    "Labeled scans": ("block", "channels", "columns", "labels", "classes", "split", "unit"),
     "Schedule": ("recipe", "epochs", "batch", "optimizer", "lr", "warmup", "weight_decay", "clip", "seed", "device"),
     "Loss": ("label_smoothing", "transform_penalty", "teacher", "teacher_weight", "feature_weight", "temperature"),
     "Augmentation": ("rotate", "scale", "shift", "jitter", "drop"),
-    "Layers and compilation": ("binary_first", "binary_last", "norm", "compile", "capture"),
+    "Layers and compilation": ("binary_first", "binary_last", "norm", "precise_norm", "compile", "capture"),
 }
 
 
@@ -66,7 +70,7 @@ def _with_config_options(command: Callable[..., None]) -> Callable[..., None]:
     for name in sorted(fields, key=list(panels).index):
         flag = name.replace("_", "-")
         kind = Config.__annotations__[name]
-        kind = kind if kind in (int, float, bool) else str
+        kind = kind if kind in (int, float, bool) else {float | None: float, int | None: int}.get(kind, str)
         names = f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}"
         option = typer.Option(
             None, names, help=config_help(fields[name]), show_default=False, rich_help_panel=panels[name]
@@ -92,9 +96,10 @@ def train(
 ) -> None:
     """Train a network on DATA.
 
-    DATA is `shapes` or `rooms` (both built in), a folder in a known layout
+    DATA is `shapes`, `rooms` or `outdoors` (built in), a folder in a known layout
     (ModelNet40, ScanObjectNN, ShapeNet Part, S3DIS), a folder with one subfolder
-    per class, or a manifest (CSV or JSON).
+    per class, or a manifest (CSV or JSON). With --task semantic it may also be a
+    folder of labeled scans: LAS with classification, PLY with labels, ...
 
     Options override the TOML file, which overrides the recipe.
     `--category each` and `--fold each` train one network per category or fold.
@@ -174,7 +179,14 @@ def _train_one(
 ) -> None:
     from bipointnet.data import open_dataset
 
-    clouds = open_dataset(data, settings.points, fold=settings.fold, skip_bad=skip_bad)
+    # Scans of one's own have as many points per block as suits them, unless the number is given.
+    points = settings.points if resume or "points" in given else None
+    # Without a backbone, the recipe picks one for scans.
+    picked_model = (
+        None if not resume and "model" not in given and given.get("recipe", "auto") == "auto" else settings.model
+    )
+    scans = _scan_options(settings, picked_model, points)
+    clouds = open_dataset(data, points or settings.points, fold=settings.fold, skip_bad=skip_bad, scans=scans)
     clouds = clouds.only(settings.category) if settings.category else clouds
     picked = ""
     if not resume:
@@ -188,7 +200,7 @@ def _train_one(
     import_whole("torch")
     from bipointnet.training.loop import train as run_training
 
-    with epoch_bar() as bars, _resumable(data, folder, *_as_options({"skip_bad": True} if skip_bad else {})):
+    with epoch_bar() as bars, _resumable(data, folder, *as_words({"skip_bad": True} if skip_bad else {})):
         on_progress = epoch_progress(bars, " ".join(_network(settings)), settings.epochs)
         figures = run_training(
             settings,
@@ -216,15 +228,38 @@ def _train_one(
         f"{plain(f'{data}/{part}' if part else data)}: last epoch {last}; best epoch {best}; {figures['seconds']:.0f} s"
     )
     print_line(f"Run: {plain(folder)}")
+    print_line(f"Report: {plain(folder / 'report.html')}")
+
+
+def _scan_options(settings: Config, model: str | None, points: int | None) -> "ScanOptions | None":
+    """How labeled scans are read; None for other tasks."""
+    if settings.task != "semantic":
+        return None
+    if settings.up not in (None, "z"):
+        raise UserError(f"up is {settings.up!r} with task 'semantic'; expected z; rotate the scans first")
+    from bipointnet.data.scan_choices import ScanOptions
+
+    return ScanOptions(
+        points=points,
+        block=settings.block,
+        wide_block=10.0 if model in POINTNETS else 20.0,  # neighborhoods need more points
+        channels=None if settings.channels is None else tuple(filter(None, column_names(settings.channels))),
+        columns=tuple(column_names(settings.columns)),
+        labels=settings.labels,
+        classes=None if settings.classes is None else Path(settings.classes),
+        split=settings.split,
+        unit=settings.unit,
+    )
 
 
 def _picked(source: str, given: dict[str, Any], clouds: "PointClouds") -> tuple[Config, str]:
     """The settings for these data, options that are given or else from the recipe; and what the recipe picked."""
     if given.get("recipe", default(clouds.name)) != "auto":
-        return from_mapping(source, given), ""
+        points = {} if clouds.scans is None else {"points": clouds.train.points.shape[1]}
+        return from_mapping(source, points | given), ""
     settings = from_mapping(source, given)  # for the defaults of task and model
     count, task = len(clouds.train), settings.task
-    values = auto(count, task, settings.model, given.get("epochs"))
+    values = picks(clouds, settings, given.get("epochs"), given.get("model"))
     classes = len(clouds.classes if task == "classify" else clouds.point_classes)
     return from_mapping(source, values | given), sentence(values, given, count, classes)
 
@@ -264,7 +299,7 @@ def _train_each(given: dict[str, Any], settings: Config, data: str, folder: Path
     import_whole("torch")
     from bipointnet.training.cross_validation import every_category, every_fold
 
-    with epoch_bar() as bars, _resumable(data, folder, *_as_options(given)):
+    with epoch_bar() as bars, _resumable(data, folder, *as_words(given)):
 
         def on_progress(name: str) -> Callable[[Any], None]:
             return epoch_progress(bars, name, settings.epochs)
@@ -294,15 +329,6 @@ def _train_each(given: dict[str, Any], settings: Config, data: str, folder: Path
     }
     print_line("   ".join(f"{text} {totals[key]:.2f} %" for key, text in named.items() if key in totals))
     print_line(f"Runs: {plain(folder)}")
-
-
-def _as_options(given: dict[str, Any]) -> list[str]:
-    """Options as they are typed: --epochs 20, --no-norm."""
-    words: list[str] = []
-    for name, value in given.items():
-        flag = name.replace("_", "-")
-        words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
-    return words
 
 
 def _network(settings: Config) -> list[str]:

@@ -34,8 +34,10 @@ def verify(
     clouds = None
     if data is not None:
         from bipointnet.data import open_dataset
+        from bipointnet.evaluation.predictor import open_model
 
-        clouds = open_dataset(data, model.points).test.points[:, : model.points]
+        scans = open_model(path).scan_options(model.points)
+        clouds = open_dataset(data, model.points, scans=scans).test.points[:, : model.points]
         if clouds.shape[-1] != model.channels:
             raise UserError(
                 f"{data}: {clouds.shape[-1]} channels per point; expected the {model.channels} that {path} reads"

@@ -62,7 +62,7 @@ def binarize(
     Args:
         model: any network; it is not modified.
         method: a Method, or its name in METHODS; or a dictionary of these by patterns of layer names, such as
-            {"encoder.*": XNOR(), "*": "lsr"}, where the first match counts and "fp" keeps a layer float.
+            `{"encoder.*": XNOR(), "*": "lsr"}`, where the first match counts and "fp" keeps a layer float.
         pool: the replacement of a max over points, or its name in POOLS; "max" keeps it a plain max. A mean becomes
             EntropyMean.
         exclude: names of further layers that stay float, or patterns such as "encoder.*".
@@ -71,7 +71,7 @@ def binarize(
             network, a 1-bit layer whose input bits are all equal, and a parameter without a path to the output are
             errors; findings that a batch cannot prove are warnings in the report.
 
-    Example:
+    Examples:
         >>> model = PointNet(num_classes=40)  # or any other torch.nn.Module
         >>> network = binarize(model, method="lsr", pool="ema-max", exclude="head.*")
         >>> print(str(network.report).splitlines()[-1])  # print(network.report) shows every layer

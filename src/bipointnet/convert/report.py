@@ -27,7 +27,7 @@ class Row:
     name: the module; for a function, the calling module and the function. was, now: before and after the conversion.
     why: why it did not change, or what else changed. bits_before, bits_after: of its parameters.
 
-    Example:
+    Examples:
         >>> network = binarize(PointNet(num_classes=40))
         >>> [row.now for row in network.report if row.kind == "pool"]
         ['EntropyMax', 'EntropyMax', 'EntropyMax']
@@ -48,7 +48,7 @@ class Report:
 
     notes: on code that could not be inspected. warnings: findings on the example that may be faults.
 
-    Example:
+    Examples:
         >>> network = binarize(PointNet(num_classes=40, tnets=False))
         >>> network.report.binarized
         ['points.0.0', 'pooled.linear', 'head.0.0', 'head.1.0']
@@ -104,7 +104,7 @@ class Report:
 def report_of(network: nn.Module) -> Report:
     """`network.report`, with its type: nn.Module hides the types of attributes from type checkers.
 
-    Example:
+    Examples:
         >>> report_of(binarize(PointNet(num_classes=40, tnets=False))).binarized
         ['points.0.0', 'pooled.linear', 'head.0.0', 'head.1.0']
     """
