@@ -17,8 +17,11 @@ from job_files import MODEL, children, is_worker, rows_of, run_with_kills, write
 
 import bipointnet
 from bipointnet import scale
+from bipointnet.data.shapes import held_out
 from bipointnet.errors import UserError
+from bipointnet.evaluation.predictor import PackedPredictor
 from bipointnet.scale import local
+from bipointnet.scale import work as work_module
 from bipointnet.scale.work import Classify, Row, Work
 
 
@@ -102,6 +105,48 @@ def test_bad_files_become_rows_and_are_tried_again(tmp_path: Path):
     outcome = scale.predict(files, MODEL, out, workers=2)
     assert (outcome.done, outcome.skipped, len(outcome.errors)) == (96, 95, 4)
     assert len(rows_of(out)) == 100
+
+
+def test_rows_do_not_depend_on_the_files_beside_them(
+    clouds: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """Clouds are classified together if they have as many points, and not too many of them at once."""
+    files = [*clouds[:9], *(tmp_path / f"{points}.npy" for points in (1, 60, 128, 5000))]
+    for file in files[9:]:
+        np.save(file, held_out(3, int(file.stem))[0].astype(np.float32))
+    files.insert(5, tmp_path / "missing.npy")
+    work = Classify(MODEL.read_bytes())
+
+    def comparable(paths: list[Path]) -> list[Row]:
+        rows = work.rows([str(path) for path in paths])
+        for row in rows:
+            row["seconds"] = 0
+            if row["error"] is None:
+                row["probabilities"] = row["probabilities"].tobytes()
+        return rows
+
+    alone = [row for file in files for row in comparable([file])]
+    assert [row["error"] is None for row in alone] == [file.exists() for file in files]
+    assert comparable(files) == alone
+    monkeypatch.setattr(work_module, "_HELD", 300)
+    assert comparable(files) == alone
+
+
+def test_a_cloud_that_cannot_be_classified_does_not_affect_others(clouds: list[Path], monkeypatch: pytest.MonkeyPatch):
+    predict, bad = PackedPredictor.predict, np.load(clouds[4])
+
+    def refuse(self: PackedPredictor, given: np.ndarray) -> np.ndarray:
+        if (given == bad).all(axis=(1, 2)).any():
+            raise UserError("the bad one")
+        return predict(self, given)
+
+    paths = [str(path) for path in clouds[:9]]
+    expected = Classify(MODEL.read_bytes()).rows(paths)
+    monkeypatch.setattr(PackedPredictor, "predict", refuse)
+    found = Classify(MODEL.read_bytes()).rows(paths)
+    assert [row["label"] for row in found] == [None if i == 4 else row["label"] for i, row in enumerate(expected)]
+    assert [row["error"] for row in found] == [None] * 4 + ["the bad one"] + [None] * 4
+    assert all(set(row) == set(expected[0]) for row in found)
 
 
 class Dying(Classify):

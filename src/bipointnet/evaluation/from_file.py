@@ -125,28 +125,42 @@ def classify_cloud(
     The network reads the points that the core would keep; a mesh is sampled. The C++ tool bipointnet-run reads the same
     points.
     """
-    probabilities, points, unlike = probabilities_of(predictor, cloud, name, up)
+    prepared = prepare(predictor, cloud, name, up)
+    probabilities = predictor.predict(prepared.points[None])[0]
     best = np.argsort(-probabilities, kind="stable")[:top]
     chosen = [(predictor.classes[index], float(probabilities[index])) for index in best]
-    return FilePrediction(name, chosen, points, unlike)
+    return FilePrediction(name, chosen, len(prepared.points), prepared.warnings(predictor, chosen[0][1]))
 
 
-def probabilities_of(
-    predictor: Predictor, cloud: Cloud, name: str, up: str | None = None
-) -> tuple[np.ndarray, int, list[str]]:
-    """The probabilities (classes,) of a cloud, the number of points that were used, and warnings: `classify_cloud`."""
+class Prepared(NamedTuple):
+    """What a network reads of a cloud, and what is compared with its training data.
+
+    points: those that are used, (P, 3). own: number of points in the file. extent: largest side of the bounding box.
+    dropped: a note on points of the file that were left out, or None.
+    """
+
+    points: np.ndarray
+    own: int
+    extent: float
+    dropped: str | None
+
+    def warnings(self, predictor: Predictor, probability: float) -> list[str]:
+        """On points that were left out, and how the cloud is unlike the training data; probability: of its class."""
+        unlike = warnings(predictor.training, self.extent, self.own, probability)
+        return [self.dropped, *unlike] if self.dropped else unlike
+
+
+def prepare(predictor: Predictor, cloud: Cloud, name: str, up: str | None = None) -> Prepared:
+    """What a network that classifies clouds reads of a cloud; arguments as in `classify_cloud`."""
     if up is not None:
         cloud = replace(cloud, points=rotate_up(cloud.points, up, predictor.require_up(up)))
     if cloud.faces is None:
         own, points = len(cloud.points), kept_points(cloud.points, predictor.max_points)
     else:
         own, points = predictor.points, clouds.sample(cloud, predictor.max_points or predictor.points, Ranks(), name)
-    probabilities = predictor.predict(points[None])[0]
     # Along contiguous rows NumPy finds extremes ten times as fast.
     extent = float(np.ptp(np.ascontiguousarray(cloud.points.T), axis=1).max())
-    unlike = warnings(predictor.training, extent, own, float(probabilities.max()))
-    dropped = clouds.dropped_note(cloud)
-    return probabilities, len(points), [dropped, *unlike] if dropped else unlike
+    return Prepared(points, own, extent, clouds.dropped_note(cloud))
 
 
 def read_input(name: str, columns: Sequence[str] = (), strict: bool = False) -> Cloud:

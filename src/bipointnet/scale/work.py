@@ -9,6 +9,7 @@ import hashlib
 import os
 import time
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -24,11 +25,13 @@ from bipointnet.data.ply_header import PlyHeader, read_header
 from bipointnet.data.scan_files import LAS
 from bipointnet.errors import UserError, describe_os_error
 from bipointnet.evaluation import from_file
+from bipointnet.evaluation.from_file import Prepared
 from bipointnet.evaluation.predictor import PackedPredictor, packed_predictor
 from bipointnet.files import write_beside
 from bipointnet.runtime.model import Model
 
 Row = dict[str, Any]
+_HELD = 1 << 20  # points of clouds that wait to be classified together
 _TEXT = 6  # a PLY file of text needs so many times its size in memory
 
 
@@ -70,21 +73,14 @@ class Work(ABC):
 
     def row(self, path: str) -> Row:
         """The row of one file."""
-        begun, file = time.perf_counter(), Path(path)
+        begun = time.perf_counter()
         row: Row = {"path": path, "size": 0, "time": 0, "content": "", **self.empty, "error": None}
         try:
             status = os.stat(path)
             row |= {"size": status.st_size, "time": status.st_mtime_ns}
-            row |= self.use(file)
-        except UserError as error:
-            row["error"] = str(error)
-        except OSError as error:
-            row["error"] = describe_os_error(error)
-        except MemoryError:
-            row["error"] = f"{path}: needs more memory than there is; use fewer workers, or a larger machine"
+            row |= self.use(Path(path))
         except Exception as error:  # one file must not stop a job of many, whatever is wrong with it
-            found = " ".join(f"{type(error).__name__}: {error}".split())
-            row["error"] = f"{path}: an unexpected error, which is a defect of bipointnet ({found}); please report it"
+            row["error"] = _sentence(path, error)
         row["seconds"] = time.perf_counter() - begun
         return row
 
@@ -95,6 +91,18 @@ class Work(ABC):
         """A batch with the column `path` -> the columns of the rows."""
         rows = self.rows([str(path) for path in batch["path"]])
         return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _sentence(path: str, error: Exception) -> str:
+    """Why a file could not be used."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, OSError):
+        return describe_os_error(error)
+    if isinstance(error, MemoryError):
+        return f"{path}: needs more memory than there is; use fewer workers, or a larger machine"
+    found = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{path}: an unexpected error, which is a defect of bipointnet ({found}); please report it"
 
 
 class Classify(Work):
@@ -129,18 +137,62 @@ class Classify(Work):
     def empty(self) -> Row:
         return {"label": None, "probability": None, "probabilities": None, "points": 0, "warnings": []}
 
+    def rows(self, paths: Sequence[str]) -> list[Row]:
+        """Files are read one after the other; then all their clouds with as many points are classified in one call."""
+        rows: list[Row] = []
+        waiting: dict[int, list[Row]] = defaultdict(list)  # by number of points
+        held = 0
+        for path in paths:
+            row = self.row(path)
+            rows.append(row)
+            if row["error"] is None:
+                waiting[row["points"]].append(row)
+                held += row["points"]
+            if held > _HELD:
+                self._classify(waiting)
+                held = 0
+        self._classify(waiting)
+        return rows
+
     def use(self, file: Path) -> Row:
+        """With the entry `prepared` instead of the prediction, which `rows` adds."""
         content, cloud = self._read(file)
-        predictor = self.predictor
-        probabilities, points, warnings = from_file.probabilities_of(predictor, cloud, str(file), self._up)
+        prepared = from_file.prepare(self.predictor, cloud, str(file), self._up)
+        return {"content": content, "points": len(prepared.points), "prepared": prepared}
+
+    def _classify(self, waiting: dict[int, list[Row]]) -> None:
+        """Complete the rows, and forget them."""
+        for same in waiting.values():
+            begun = time.perf_counter()
+            prepared: list[Prepared] = [row.pop("prepared") for row in same]
+            try:
+                found = self.predictor.predict(np.stack([each.points for each in prepared]))
+            except Exception:  # of one of them
+                found = [self._probabilities(row, each) for row, each in zip(same, prepared, strict=True)]
+            for row, each, probabilities in zip(same, prepared, found, strict=True):
+                if probabilities is not None:
+                    row |= self._prediction(each, probabilities)
+            seconds = (time.perf_counter() - begun) / len(same)
+            for row in same:
+                row["seconds"] += seconds
+        waiting.clear()
+
+    def _probabilities(self, row: Row, prepared: Prepared) -> np.ndarray | None:
+        """Those of one cloud; None, and an error in its row, if it cannot be classified."""
+        try:
+            return self.predictor.predict(prepared.points[None])[0]
+        except Exception as error:
+            row |= {**self.empty, "error": _sentence(row["path"], error)}
+            return None
+
+    def _prediction(self, prepared: Prepared, probabilities: np.ndarray) -> Row:
         best = int(probabilities.argmax())
+        probability = float(probabilities[best])
         return {
-            "content": content,
-            "label": predictor.classes[best],
-            "probability": float(probabilities[best]),
+            "label": self.predictor.classes[best],
+            "probability": probability,
             "probabilities": probabilities,
-            "points": points,
-            "warnings": warnings,
+            "warnings": prepared.warnings(self.predictor, probability),
         }
 
     def _read(self, file: Path) -> tuple[str, Cloud]:
