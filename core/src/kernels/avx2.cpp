@@ -12,6 +12,7 @@ struct Bits {
   static constexpr int kMostParts = 2;
   static constexpr bool kOneCopy = false;
   static constexpr bool kSplitsTrees = false;
+  static constexpr bool kPairsTrees = true;
   __m256i v;
   static Bits load(const std::uint64_t* p) { return {_mm256_load_si256(reinterpret_cast<const __m256i*>(p))}; }
   static Bits zero() { return {_mm256_setzero_si256()}; }

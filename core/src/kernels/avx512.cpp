@@ -12,6 +12,7 @@ struct Bits {
   static constexpr int kMostParts = 4;
   static constexpr bool kOneCopy = false;
   static constexpr bool kSplitsTrees = false;
+  static constexpr bool kPairsTrees = true;
   __m512i v;
   static Bits load(const std::uint64_t* p) { return {_mm512_load_si512(p)}; }
   static Bits zero() { return {_mm512_setzero_si512()}; }

@@ -8,6 +8,7 @@
 //                    matters more than the first-level cache
 //                    kSplitsTrees: whether loads of one half of a long sum stay behind the other half. Else GCC for ARM
 //                    loads more than the registers hold
+//                    kPairsTrees: whether a pool counts two outputs at once, which hides latency but needs more registers
 //   Floats           a register of floats: kWidth (floats per register); kPointRegs and kRows (a tile of a matrix
 //                    product is kPointRegs registers of points times kRows outputs); load and store (aligned),
 //                    load_any and store_any, from_bytes,
@@ -26,6 +27,7 @@
 //   spread_to, any_in_groups, none_in_groups  a bit per group to its lanes; whether a group has a 1, or none
 //   transpose_square, gather_square           kSquare x kSquare floats, from rows or from rows with given numbers
 //   transpose_bytes                           kByteSquare x kByteSquare bytes
+//   append_keys, move_below                   keys of the points within a limit; keys below a limit to the front
 //
 // No function of the standard library is used here: an inline function compiled for one instruction set could become
 // the copy that the linker keeps for all of them.

@@ -215,7 +215,14 @@ inline __attribute__((always_inline)) void pool_with(const char* table, const Bi
   for (int first = 0; first < layer.outputs; first += 64) {
     std::uint64_t& word = fired[first / 64];
     word |= layer.always[first / 64];
-    for (std::uint64_t left = layer.varies[first / 64] & ~word; left != 0;) {
+    std::uint64_t left = layer.varies[first / 64] & ~word;
+    if constexpr (!Bits::kPairsTrees) {
+      for (; left != 0; left &= left - 1) {
+        const int place = __builtin_ctzll(left);
+        word |= static_cast<std::uint64_t>((fires_of<L>(table, layer, first + place) & valid).any()) << place;
+      }
+    }
+    while (left != 0) {
       int places[2];
       std::uint32_t starts[2];
       const std::uint8_t* offsets[2];

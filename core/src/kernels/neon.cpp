@@ -12,6 +12,7 @@ struct Bits {
   static constexpr int kMostParts = 1;
   static constexpr bool kOneCopy = false;
   static constexpr bool kSplitsTrees = true;
+  static constexpr bool kPairsTrees = true;
   uint64x2_t v;
   static Bits load(const std::uint64_t* p) { return {vld1q_u64(p)}; }
   static Bits zero() { return {vdupq_n_u64(0)}; }

@@ -10,6 +10,7 @@ struct Bits {
   static constexpr int kMostParts = 1;
   static constexpr bool kOneCopy = true;
   static constexpr bool kSplitsTrees = false;
+  static constexpr bool kPairsTrees = true;
   std::uint64_t v;
   static Bits load(const std::uint64_t* p) { return {*p}; }
   static Bits zero() { return {0}; }

@@ -14,6 +14,7 @@ struct Bits {
   static constexpr int kMostParts = 1;
   static constexpr bool kOneCopy = false;
   static constexpr bool kSplitsTrees = false;
+  static constexpr bool kPairsTrees = false;
   v128_t v;
   static Bits load(const std::uint64_t* p) { return {wasm_v128_load(p)}; }
   static Bits zero() { return {wasm_i64x2_const(0, 0)}; }
