@@ -3,12 +3,14 @@
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -204,9 +206,50 @@ def test_a_file_that_always_kills_its_worker_becomes_an_error(clouds: list[Path]
     )
 
 
+class FailingStarts(Classify):
+    """Ends its process when a worker receives it, `failures` times; a file on disk counts them."""
+
+    def __init__(self, model: bytes, counter: str, failures: int) -> None:
+        super().__init__(model)
+        self._counter, self._failures = counter, failures
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        with open(self._counter, "a+") as file:
+            file.write("x")
+            file.seek(0)
+            if len(file.read()) <= self._failures:
+                file.flush()
+                os._exit(3)
+
+
+def run_failing(files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int) -> list[Row]:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (Path(__file__).parent, Path(__file__).parents[1]))))
+    work = FailingStarts(MODEL.read_bytes(), str(tmp_path / "starts"), failures)
+    return [row for rows in local.run_local(work, chunks_of(files, 4), 1) for row in rows]
+
+
+def test_no_file_is_blamed_for_workers_that_do_not_start(
+    clouds: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    rows = run_failing(clouds[:8], tmp_path, monkeypatch, failures=7)
+    assert sorted(row["path"] for row in rows) == sorted(map(str, clouds[:8]))
+    assert [row["error"] for row in rows] == [None] * 8
+    assert (tmp_path / "starts").read_text() == "x" * 8
+
+
+def test_a_job_ends_with_one_sentence_if_no_worker_starts(
+    clouds: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    expected = "10 worker processes ended before they could read a file (the last one ended with code 3); expected one"
+    with pytest.raises(UserError, match=re.escape(expected)):
+        run_failing(clouds[:8], tmp_path, monkeypatch, failures=99)
+
+
 JOB = """
 import sys
 from pathlib import Path
+from typing import Any
 from bipointnet import scale
 files = sorted(Path(sys.argv[1]).glob("*.npy"))
 scale.predict(files, sys.argv[2], sys.argv[3], workers=2, save_seconds=0.2)

@@ -15,10 +15,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
+from bipointnet.errors import UserError
 from bipointnet.scale.work import Row, Work
 
 _LENGTH = struct.Struct("<Q")
 _DEATHS = 5  # of workers with the same file, until the file is to blame
+_STARTS = 10  # workers that end before they are ready, one after the other, until the job gives up
 Task = tuple[list[str], int]  # files, and how many workers died with them
 
 
@@ -47,6 +49,10 @@ def receive_bytes(stream: IO[bytes]) -> bytes:
     return content
 
 
+class NotReady(EOFError):
+    """A worker process ended before it could read a file."""
+
+
 class Worker:
     """A worker process, started when it is needed."""
 
@@ -57,9 +63,12 @@ class Worker:
         self._closed = False
 
     def rows(self, paths: list[str]) -> bytes:
-        """The rows of these files, pickled; EOFError if the process dies."""
+        """The rows of these files, pickled; EOFError if the process dies, NotReady if it does before it reads them."""
         try:
             process = self._started()
+        except (OSError, ValueError, EOFError) as error:
+            raise NotReady from error
+        try:
             assert process.stdin is not None
             assert process.stdout is not None
             send(process.stdin, paths)
@@ -72,14 +81,16 @@ class Worker:
             if self._process is not None:
                 return self._process
             if self._closed:
-                raise EOFError
+                raise NotReady
             command = [sys.executable, "-m", "bipointnet.scale.worker"]
             # In a session of its own, so that Ctrl-C reaches only the process that started the job.
             process = self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
             )
         assert process.stdin is not None
+        assert process.stdout is not None
         send(process.stdin, self._work)
+        receive(process.stdout)
         return process
 
     def close(self) -> None:
@@ -153,12 +164,29 @@ def _serve(
     stopping: threading.Event,
 ) -> None:
     """Give tasks to one worker until there are no more; runs in a thread."""
+    failed_starts = 0
     while (task := tasks.get()) is not None and not stopping.is_set():
         paths, deaths = task
         try:
             found.put(worker.rows(paths))
+            failed_starts = 0
+        except NotReady:
+            how = worker.end()
+            failed_starts += 1
+            tasks.put(task)
+            if failed_starts == _STARTS:
+                found.put(
+                    Failure(
+                        UserError(
+                            f"{_STARTS} worker processes ended before they could read a file (the last one {how}); "
+                            "expected one to start; free memory, or use fewer workers"
+                        )
+                    )
+                )
+                return
         except EOFError:
             how = worker.end()
+            failed_starts = 0
             if stopping.is_set():
                 return
             if len(paths) > 1:

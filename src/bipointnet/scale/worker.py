@@ -1,4 +1,7 @@
-"""A worker process of the local engine: reads its work and then batches of paths from stdin, writes rows to stdout."""
+"""A worker process of the local engine: reads its work and then batches of paths from stdin, writes rows to stdout.
+
+It writes None as soon as it has its work.
+"""
 
 import os
 import sys
@@ -10,6 +13,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the answers
     work = receive(sys.stdin.buffer)
+    send(answers, None)
     while True:
         try:
             paths = receive(sys.stdin.buffer)
