@@ -102,11 +102,25 @@ def test_a_signal_that_is_ignored_stays_ignored():
         signal.signal(signal.SIGINT, before)
 
 
-def started(folder: Path, *arguments: str, limit: int | None = None) -> subprocess.Popen[str]:
-    """`bipointnet train ARGUMENTS` with slow steps and a state saved after every epoch."""
-    code = "import time, bipointnet.training.loop as t; t.SAVE_SECONDS = 0; f = t.learning_rate\n"
-    code += "t.learning_rate = lambda *a: (time.sleep(0.02), f(*a))[1]\nfrom bipointnet.cli import main; main()"
-    command = [sys.executable, "-c", code, "train", *arguments]
+# Saves the state after every epoch. After a number of epochs, each step waits until the file `go` exists.
+GATED = """
+import os, sys, time
+import bipointnet.training.loop as loop
+from bipointnet.cli import main
+loop.SAVE_SECONDS, rate, gate = 0, loop.learning_rate, float(sys.argv.pop(1))
+def gated(config, epochs):
+    while epochs >= gate and not os.path.exists("go"):
+        time.sleep(0.02)
+    return rate(config, epochs)
+loop.learning_rate = gated
+main()
+"""
+
+
+def started(folder: Path, gate: float, *arguments: str, limit: int | None = None) -> subprocess.Popen[str]:
+    """`bipointnet train ARGUMENTS`, which waits after `gate` epochs until it is interrupted by `interrupt`."""
+    (folder / "go").unlink(missing_ok=True)
+    command = [sys.executable, "-c", GATED, str(gate), "train", *arguments]
     set_limit = None if limit is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, preexec_fn=set_limit
@@ -121,14 +135,19 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.02)
 
 
+def interrupt(folder: Path, process: subprocess.Popen[str], number: int) -> str:
+    """Send a signal to a process that waits at its gate, and open the gate; what it writes to stderr."""
+    process.send_signal(number)
+    (folder / "go").touch()
+    return process.communicate(timeout=120)[1]
+
+
 def test_the_printed_command_continues_the_run(folder_of_clouds, tmp_path):
     run = tmp_path / "my run"
     succeed("train", "data", *OPTIONS, "-o", "whole", cwd=tmp_path)
-    process = started(tmp_path, "data", *OPTIONS, "-o", "my run")
-    wait_for(run / "config.json", process)
-    time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, text = process.communicate(timeout=120)
+    process = started(tmp_path, 1.4, "data", *OPTIONS, "-o", "my run")
+    wait_for(run / "last.safetensors", process)
+    text = interrupt(tmp_path, process, signal.SIGINT)
     assert process.returncode == 130, text
     assert not leftovers(run)
     line = text.strip().splitlines()[-1]
@@ -142,10 +161,9 @@ def test_the_printed_command_continues_a_series_of_runs(tmp_path):
     write_parts(tmp_path / "data")
     options = ["--task", "part", "--category", "each", "--points", "8", "--epochs", "2", "--batch", "32", "--no-norm"]
     options += ["--model", "pointnet-vanilla"]
-    process = started(tmp_path, "data", *options, "-o", "runs")
+    process = started(tmp_path, 0, "data", *options, "-o", "runs")
     wait_for(tmp_path / "runs" / CLASSES[0] / "config.json", process)
-    process.send_signal(signal.SIGTERM)
-    _, text = process.communicate(timeout=120)
+    text = interrupt(tmp_path, process, signal.SIGTERM)
     assert process.returncode == 143, text
     command = shlex.split(text.strip().splitlines()[-1].partition("To continue: ")[2])
     assert {"--category", "each", "--epochs", "2", "--no-norm", "--resume"} <= set(command)
@@ -154,12 +172,11 @@ def test_the_printed_command_continues_a_series_of_runs(tmp_path):
 
 def test_a_full_disk_is_one_sentence_and_keeps_the_last_checkpoint(folder_of_clouds, tmp_path):
     run = tmp_path / "run"
-    process = started(tmp_path, "data", *OPTIONS, "-o", "run")
+    process = started(tmp_path, 1.4, "data", *OPTIONS, "-o", "run")
     wait_for(run / "last.safetensors", process)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
+    interrupt(tmp_path, process, signal.SIGINT)
     before = {path.name: path.read_bytes() for path in run.glob("*.safetensors")}
-    process = started(tmp_path, "data", "-o", "run", "--resume", limit=100_000)  # a checkpoint has 1 MB or more
+    process = started(tmp_path, 99, "data", "-o", "run", "--resume", limit=100_000)  # a checkpoint has 1 MB or more
     _, text = process.communicate(timeout=120)
     assert process.returncode == 2, text
     errors = [line for line in text.splitlines() if line.startswith("error: ")]

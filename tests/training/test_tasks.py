@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from bipointnet.evaluation import metrics
 from bipointnet.evaluation import segmentation as scores
 from bipointnet.models import Output
 from bipointnet.training.cross_validation import category_totals, every_category, fold_totals
+from bipointnet.training.interrupts import Interrupted
 from bipointnet.training.loop import train
 from bipointnet.training.tasks import PartSegmentation, SemanticSegmentation, Task
 
@@ -143,6 +145,20 @@ def test_every_category_has_a_run_and_none_is_run_twice(tmp_path):
     assert every_category(dataclasses.replace(PART, epochs=1), data, tmp_path, on_progress) == first
     assert not trained
     assert json.loads((tmp_path / "result.json").read_text()) == first
+
+
+def test_a_signal_in_the_last_epoch_of_a_run_stops_the_series_after_it(tmp_path):
+    data, config = parts(32, 16), dataclasses.replace(PART, epochs=1)
+
+    def on_progress(name):
+        return lambda progress: signal.raise_signal(signal.SIGTERM) if progress.row is None else None
+
+    with pytest.raises(Interrupted) as stopped:
+        every_category(config, data, tmp_path, on_progress)
+    assert (stopped.value.number, stopped.value.epoch, stopped.value.epochs) == (signal.SIGTERM, 1, 1)
+    assert [path.parent.name for path in tmp_path.glob("*/result.json")] == [data.classes[0]]
+    every_category(config, data, tmp_path, lambda name: lambda progress: None)
+    assert {path.parent.name for path in tmp_path.glob("*/result.json")} == set(data.classes)
 
 
 @pytest.mark.parametrize(

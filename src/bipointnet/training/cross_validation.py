@@ -16,6 +16,7 @@ from bipointnet.config import Config
 from bipointnet.data.dataset import PointClouds
 from bipointnet.evaluation import metrics
 from bipointnet.evaluation import segmentation as scores
+from bipointnet.training.interrupts import Interrupted, Interrupts
 from bipointnet.training.loop import train
 from bipointnet.training.progress import OnProgress
 from bipointnet.training.run_folder import require_same_config, write_json
@@ -37,13 +38,31 @@ def every_category(
     config: Config, data: PointClouds, folder: Path, on_progress: OnProgressOf, data_path: str | None = None
 ) -> dict[str, Any]:
     """The paper's protocol for parts: one network per category, and three means over all of them."""
-    runs = {}
-    for name in data.classes:
-        own, place = dataclasses.replace(config, category=name), folder / name
-        runs[name] = finished_result(place, own) or train(
-            own, data.only(name), place, resume=True, data_path=data_path, on_progress=on_progress(name)
-        )
-    return _write(folder, category_totals(data, runs))
+    configs = {name: dataclasses.replace(config, category=name) for name in data.classes}
+    return _write(folder, category_totals(data, _train_all(configs, data.only, folder, on_progress, data_path)))
+
+
+def _train_all(
+    configs: dict[str, Config],
+    open_data: Callable[[str], PointClouds],
+    folder: Path,
+    on_progress: OnProgressOf,
+    data_path: str | None,
+) -> dict[str, dict[str, Any]]:
+    """The results of all runs by name. A signal in the last epoch of a run finishes it and stops the series."""
+    results: dict[str, dict[str, Any]] = {}
+    for name, config in configs.items():
+        found = finished_result(folder / name, config)
+        if found is None:
+            data = open_data(name)
+            with Interrupts() as interrupts:
+                found = train(
+                    config, data, folder / name, resume=True, data_path=data_path, on_progress=on_progress(name)
+                )
+            if interrupts.number is not None and len(results) + 1 < len(configs):
+                raise Interrupted(interrupts.number, config.epochs, config.epochs)
+        results[name] = found
+    return results
 
 
 def category_totals(data: PointClouds, runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -71,13 +90,8 @@ def every_fold(
     data_path: str | None = None,
 ) -> dict[str, Any]:
     """Cross-validation: one network per fold, trained on the other folds and tested on this one."""
-    runs = {}
-    for name in names:
-        own, place = dataclasses.replace(config, fold=name), folder / name
-        runs[name] = finished_result(place, own) or train(
-            own, open_fold(name), place, resume=True, data_path=data_path, on_progress=on_progress(name)
-        )
-    return _write(folder, fold_totals(runs))
+    configs = {name: dataclasses.replace(config, fold=name) for name in names}
+    return _write(folder, fold_totals(_train_all(configs, open_fold, folder, on_progress, data_path)))
 
 
 def fold_totals(runs: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -20,7 +20,8 @@ class Interrupted(Exception):
 class Interrupts:
     """Remembers the first SIGINT or SIGTERM while it is entered. A second one acts at once, as without this class.
 
-    Only the main thread of a process receives signals; in another thread this does nothing.
+    If one is entered inside another, both remember the signal. Only the main thread of a process receives signals; in
+    another thread this does nothing.
 
     Examples:
         >>> with Interrupts() as interrupts:
@@ -45,7 +46,10 @@ class Interrupts:
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.number = number
+        before = self._before.get(number)
         self._restore()
+        if isinstance(getattr(before, "__self__", None), Interrupts):
+            before(number, frame)
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
