@@ -57,10 +57,12 @@ def only_child() -> int:
 
 
 def is_gone(pid: int) -> bool:
-    for _ in range(500):
+    for _ in range(3000):
         try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":  # it has ended, and nobody has asked for its status
             return True
         time.sleep(0.01)
     return False

@@ -68,12 +68,12 @@ def children(pid: int) -> list[int]:
             for task in Path(f"/proc/{pid}/task").iterdir()
             for child in (task / "children").read_text().split()
         ]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
 
 
 def is_worker(pid: int) -> bool:
     try:
         return b"bipointnet.scale.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False

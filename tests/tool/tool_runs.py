@@ -12,7 +12,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 def call(tool: Path, *arguments: str | Path | int, text: str | None = None) -> subprocess.CompletedProcess[str]:
     command = [str(tool), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, input=text, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, input=text, timeout=300)
 
 
 def answers(tool: Path, *arguments: str | Path | int, text: str | None = None) -> list[dict[str, Any]]:

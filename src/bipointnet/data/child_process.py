@@ -76,7 +76,7 @@ def _request(path: Path, what: str, memory: int, most: int, more_seconds: int = 
         finally:
             timer.cancel()
     except _Died:
-        status = _stop(child)
+        status = _stop(child, patience=5)  # it is ending; its own status says why
         raise UserError(f"{path}: {_why(status, path.suffix.lower(), seconds)}") from None
     except BaseException:
         _stop(child)
@@ -164,8 +164,8 @@ def _why(status: int, suffix: str, seconds: int) -> str:
     return f"the library that reads {suffix} crashed (status {status}); the file is damaged, copy it again"
 
 
-def _stop(child: _Child) -> int:
-    """End a child and return its status."""
+def _stop(child: _Child, patience: float = 0.2) -> int:
+    """Close its pipes, end a child after `patience` seconds, and return its status."""
     for pipe in (child.stdin, child.stdout):
         if pipe is not None:
             with contextlib.suppress(OSError):  # what was not written yet does not matter
@@ -173,7 +173,7 @@ def _stop(child: _Child) -> int:
     status = child.poll()
     if status is None:
         try:
-            status = child.wait(0.2)  # it may be dying; its own status says why
+            status = child.wait(patience)
         except subprocess.TimeoutExpired:
             child.kill()
             status = child.wait()
