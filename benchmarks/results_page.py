@@ -20,13 +20,14 @@ HEAD = """# Results: the paper's tables
 
 Written by `python benchmarks/results_page.py` from the files in [benchmarks/results](../benchmarks/results).
 `bipointnet reproduce TABLE DATA` trains what is missing. Percent, last epoch, mean over seeds; "-" has not been trained
-yet. `paper` is BiPointNet (Qin et al. 2021, arXiv:2010.05501). Rows named after a method and a pool use the paper's
-recipe, "our recipe" is the one in [benchmarks](../benchmarks/README.md), with EMA-max over distinct codes.
+with exactly these options yet; [backbones](backbones.md) and [segmentation](segmentation.md) have earlier trainings.
+`paper` is BiPointNet (Qin et al. 2021, arXiv:2010.05501). Rows named after a method and a pool use the paper's recipe,
+"our recipe" is the one in [benchmarks](../benchmarks/README.md), with EMA-max over distinct codes.
 
 """
 OTHERS = """## Other ways to make point networks efficient
 
-The comparison of the paper, carried over as it is: each work on its own hardware, data and baseline.
+The comparison of the paper, copied unchanged: each work on its own hardware, data and baseline.
 
 | method | hardware | data | base network | figure | speedup |
 |---|---|---|---|---|---|
@@ -37,8 +38,10 @@ The comparison of the paper, carried over as it is: each work on its own hardwar
 | PointVoxel | GTX 1080 Ti | ShapeNet | PointNet | mIoU 46.9 | 2.46 |
 
 (The paper's table has the speedups of the two ARM processors exchanged; its table of deployed variants has them as
-here.) Later networks with 1-bit weights and activations on ModelNet40: POEM 90.2 on PointNet, FBPT 90.9 (a point
-transformer), SVNet 86.8 (DGCNN with distillation). Small float networks are another way: SLNet-S has 93.6 with 0.14
+here.) Later networks with 1-bit weights and activations on ModelNet40: POEM 90.2 on PointNet (Xu et al.
+2021, arXiv:2111.13386), FBPT 90.9 (a point transformer; Hou et al. 2024, arXiv:2403.09998), SVNet 86.8 (DGCNN with
+distillation; Su et al. 2022, arXiv:2209.05924). Small float networks are another way: SLNet-S (Saeid et al. 2026,
+arXiv:2603.07454) has 93.6 with 0.14
 million parameters, which is 140 kB as int8.
 """
 
