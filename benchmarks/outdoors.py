@@ -12,7 +12,7 @@ import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,12 @@ TILES = 12
 FRESH = 4
 SCORES = ("miou", "oa", "class_iou", "files")
 RUNS = {
-    "pointnet-vanilla-lsr": ["--model", "pointnet-vanilla", "--points", "256"],
     "pointnet-vanilla-fp": ["--model", "pointnet-vanilla", "--points", "256", "--method", "fp"],
     "pointnet2-lsr": ["--model", "pointnet2", "--block", "20", "--points", "1024", "--epochs", "16"],
+    "pointnet-vanilla-lsr": ["--model", "pointnet-vanilla", "--points", "256"],
 }
 SEEDS = (0, 1, 2)
+Run = tuple[str, int]
 
 
 def bipointnet(work: Path, *arguments: str | Path) -> str:
@@ -68,28 +69,31 @@ def main() -> None:
         write_tiles(work / "tiles", TILES)
         write_tiles(work / "fresh", FRESH, seed=1)
     (work / "classes.toml").write_text("".join(f'{code} = "{name}"\n' for name, code in CODES.items()))
-    known = (
-        {(row["run"], row["seed"]): row for row in json.loads(RESULT.read_text())["runs"]} if RESULT.exists() else {}
-    )
+    rows: dict[Run, dict[str, Any]] = {}
+    if RESULT.exists():
+        rows = {(row["run"], row["seed"]): row for row in json.loads(RESULT.read_text())["runs"]}
+    runs = [(name, seed) for name in RUNS for seed in SEEDS]
     with ThreadPoolExecutor(2) as pool:
-        rows = list(
-            pool.map(
-                lambda run: known.get(run) or evaluated(work, *run), [(name, seed) for name in RUNS for seed in SEEDS]
+        started = [pool.submit(evaluated, work, *run) for run in runs if run not in rows]
+        for done in as_completed(started):
+            row = done.result()
+            rows[row["run"], row["seed"]] = row
+            write([rows[run] for run in runs if run in rows])
+
+
+def write(rows: list[dict[str, Any]]) -> None:
+    """Write the rows and their means, and print the means."""
+    means = {}
+    for name, options in RUNS.items():
+        own = [row for row in rows if row["run"] == name]
+        if own:
+            scores = {tiles: sum(row[tiles]["miou"] for row in own) / len(own) for tiles in ("held_out", "fresh")}
+            command = " ".join(["bipointnet train tiles --task semantic --classes classes.toml", *options])
+            means[name] = {**scores, "command": command}
+            print(
+                f"{name}: mIoU {scores['held_out']:.1f} % of the held-out tiles, {scores['fresh']:.1f} % of fresh ones"
             )
-        )
-    means = {
-        name: {
-            **{
-                tiles: sum(row[tiles]["miou"] for row in rows if row["run"] == name) / len(SEEDS)
-                for tiles in ("held_out", "fresh")
-            },
-            "commands": " ".join(["bipointnet train tiles --task semantic --classes classes.toml", *RUNS[name]]),
-        }
-        for name in RUNS
-    }
     write_beside(RESULT, (json.dumps({"means": means, "runs": rows}, indent=1) + "\n").encode())
-    for name, mean in means.items():
-        print(f"{name}: {mean['held_out']:.1f} % mIoU of the held-out tiles, {mean['fresh']:.1f} % of the fresh ones")
 
 
 if __name__ == "__main__":
