@@ -139,16 +139,18 @@ struct Counts {
 
   Counts(const Operation& op, const Value& x) : columns(size(op.outputs)) {
     const std::size_t inputs = x.columns / size(op.groups), outputs = columns / size(op.groups);
-    std::vector<std::uint8_t> weights;
-    for (std::size_t m = 0; m < columns; ++m) {
-      for (std::size_t k = 0; k < inputs; ++k) weights.push_back(get_bit(&op.bits[m * words_for(inputs)], k));
-    }
+    const std::size_t words = words_for(inputs);
     for (std::size_t i = 0; i < x.rows; ++i) {
-      for (std::size_t m = 0; m < columns; ++m) {
-        const std::uint8_t* block = &x.bits[i * x.columns + m / outputs * inputs];
-        int count = 0;
-        for (std::size_t k = 0; k < inputs; ++k) count += weights[m * inputs + k] == block[k];
-        numbers.push_back(count);
+      for (std::size_t m = 0; m < columns; m += outputs) {  // the outputs of one group
+        std::vector<std::uint64_t> row(words);
+        for (std::size_t k = 0; k < inputs; ++k) {
+          row[k / 64] |= std::uint64_t{x.bits[i * x.columns + m / outputs * inputs + k]} << (k % 64);
+        }
+        for (std::size_t output = m; output < m + outputs; ++output) {
+          int differ = 0;
+          for (std::size_t w = 0; w < words; ++w) differ += __builtin_popcountll(row[w] ^ op.bits[output * words + w]);
+          numbers.push_back(static_cast<int>(inputs) - differ);
+        }
       }
     }
   }

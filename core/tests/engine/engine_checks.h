@@ -24,8 +24,10 @@ namespace bipointnet {
 
 // Equal bits; all NaN are equal.
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return false;
+  if (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0) return true;
   const auto same = [](float x, float y) { return (x != x && y != y) || std::memcmp(&x, &y, sizeof x) == 0; };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
+  return std::equal(a.begin(), a.end(), b.begin(), same);
 }
 
 inline bool all_finite(const std::vector<float>& numbers) {
