@@ -9,7 +9,7 @@ INPUTS := pyproject.toml constraints.txt $(CORE)
 # Bytecode is left to the first import (or to DEV_READY): compiling all of PyTorch takes longer than the rest.
 PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
 
-.PHONY: install demo test test-all lint core-test sanitize sanitize-all no-threads long learning \
+.PHONY: install demo test test-all lint core-test sanitize sanitize-all long learning \
   instructions mutants aarch64 armhf riscv64 cortex-m7 wasm browser site fuzz clean
 
 install: $(READY)
@@ -43,7 +43,7 @@ test: $(DEV_READY)
 	$(PYTEST) -m 'not learning and not long and not instructions and not cortex_m7 and not wasm and not browser'
 
 test-all: $(DEV_READY)
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf riscv64 no-threads fuzz sanitize-all site
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target aarch64 armhf riscv64 fuzz sanitize-all site
 	$(MAKE) --no-print-directory wasm browser long learning instructions cortex-m7 mutants
 
 # 10,000 damaged files per format of clouds; `make test` reads 300. About 5 minutes.
@@ -68,8 +68,8 @@ learning: $(DEV_READY)
 	ATEN_CPU_CAPABILITY=default $(PYTEST) -m learning -k 'not test_compile_checks_itself'
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m learning
 
-# The C++ tests: as they are, under sanitizers, without threads, on ARM and RISC-V under qemu, and as WebAssembly. A target
-# without its tools prints SKIPPED.
+# The C++ tests: as they are, under sanitizers, on ARM and RISC-V under qemu, and without threads: as WebAssembly and on a
+# Cortex-M7. A target without its tools prints SKIPPED.
 CMAKE = $(BIN)/cmake
 CTEST = $(BIN)/ctest --output-on-failure -j 2 --test-dir
 BUILD_TESTS = -DBIPOINTNET_TESTS=ON && $(CMAKE) --build
@@ -89,12 +89,6 @@ sanitize-all: $(DEV_READY)
 	$(CMAKE) -S . -B build/sanitize-all $(SANITIZE) -DBIPOINTNET_SANITIZE_KERNELS=ON \
 	  $(BUILD_TESTS) build/sanitize-all --target core_tests -j 2 > build/sanitize-all.log || (cat build/sanitize-all.log; exit 1)
 	BIPOINTNET_SLOW=1 $(CTEST) build/sanitize-all
-
-# The core as a microcontroller gets it: no <thread>, <mutex> or thread_local.
-no-threads: $(DEV_READY)
-	$(CMAKE) -S . -B build/no-threads -DBIPOINTNET_NO_THREADS=ON \
-	  $(BUILD_TESTS) build/no-threads -j 2 > build/no-threads.log || (cat build/no-threads.log; exit 1)
-	$(CTEST) build/no-threads
 
 # $(1): target, $(2): compiler prefix, $(3): names of the emulator
 define board
