@@ -25,8 +25,8 @@ MODULES = {
     "web",
     "convert": "__init__ binarize check decide graph layers methods pools rebuild record report sites substitute trace "
     "zero_one",
-    "data": "__init__ blocks cache child_process class_tables cloud_facts clouds corruptions dataset folder furniture "
-    "generated gltf_files houses las_files las_header las_parts las_units library_files listing manifest "
+    "data": "__init__ arrays blocks cache child_process class_tables cloud_facts clouds corruptions dataset folder "
+    "furniture generated gltf_files houses las_files las_header las_parts las_units library_files listing manifest "
     "modelnet normalize objects outdoors own parsed ply_files ply_header ply_parts point_labels published "
     "rays reading rooms s3dis scan_choices scan_facts scan_files scan_libraries scan_survey scanobjectnn scans "
     "shapenet_part shapes shuffle solids summary terrain town up_axis",

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bipointnet.data.arrays import load_arrays
 from bipointnet.files import write_beside
 
 ENTRY_BYTES = 4 << 30  # the bound on all entries of cloud files together; ModelNet40 with 1024 points takes 0.3 GB
@@ -46,8 +47,7 @@ def cached(
     """
     path = cache_folder() / f"{name}-{_digest(key)[:16]}.npz"
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {k: stored[k] for k in stored.files}
+        arrays = load_arrays(path)
         with contextlib.suppress(OSError):
             os.utime(path)
         return arrays

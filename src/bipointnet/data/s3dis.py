@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bipointnet.data.arrays import load_array
 from bipointnet.data.blocks import ROOM, Columns, grid_blocks
 from bipointnet.data.cache import cached
 from bipointnet.data.clouds import require_finite
@@ -217,14 +218,14 @@ def _open_rooms(folder: Path, fold: Fold, points: int, seed: int) -> tuple[Split
 
 def _read_array(file: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
-        table = np.load(file, allow_pickle=False)
+        table = load_array(file)
     except (OSError, ValueError, EOFError) as error:
         raise UserError(f"{file}: is not a whole .npy file of numbers; copy it again from its source") from error
     expected = (*_COLUMNS, "class")
-    if not isinstance(table, np.ndarray) or table.ndim != 2 or table.shape[1] != 7 or table.dtype.kind not in "fiu":
-        found = f"{table.dtype} of shape {table.shape}" if isinstance(table, np.ndarray) else "an archive"
+    if table.ndim != 2 or table.shape[1] != 7 or table.dtype.kind not in "fiu":
         raise UserError(
-            f"{file}: is {found}, expected numbers of shape (points, 7): {' '.join(expected)}; write all seven columns"
+            f"{file}: is {table.dtype} of shape {table.shape}, expected numbers of shape (points, 7): "
+            f"{' '.join(expected)}; write all seven columns"
         )
     _require_room(table, file)
     _require_classes(table[:, 6], file)
