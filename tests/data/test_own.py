@@ -146,6 +146,16 @@ def test_a_training_file_is_recognized_under_another_name(old: Path, tmp_path: P
     assert files_tested(new.parent, trained(data)) == ["cup/a.npy"]
 
 
+def test_a_folder_in_which_every_training_file_was_edited_is_noted(old: Path) -> None:
+    data = open_dataset(str(old), 16)
+    for k, (name, _) in enumerate(data.trained_on):
+        write_cloud(old / name, value=3000 + k)
+    for name in data.held_out:
+        write_cloud(old / name, value=4000)
+    (note,) = notes(old, trained(data))
+    assert note.endswith("; all its training files have namesakes here with other contents: are these edited copies?")
+
+
 def test_an_edited_training_file_is_not_tested(old: Path) -> None:
     data = open_dataset(str(old), 16)
     write_cloud(old / data.trained_on[0][0], value=2000)

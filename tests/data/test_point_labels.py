@@ -122,7 +122,6 @@ PARALLEL = {
     "a.labels": TEXT,
     "a.label": (np.array(CODES, "<u4") | np.uint32(7 << 16)).tobytes(),
     "a.npy": npy(np.array(CODES)),
-    "a-labels.npy": npy(np.array(CODES, np.uint16)),
     "a_labels.npy": npy(np.array(CODES, np.float64)),
     "a.labels.npy": npy(np.array(CODES)[:, None]),
     "a.seg": "".join(f"{code}.000000\r\n" for code in CODES) + "\n",
@@ -158,6 +157,18 @@ def test_the_first_of_several_parallel_files(tmp_path: Path) -> None:
     assert label_files([file, *beside]) == set(beside)
 
 
+def test_only_an_unclassified_las_file_gives_way_to_a_parallel_file(tmp_path: Path) -> None:
+    """Zeros and ones in another column are labels, and then there are two kinds of them."""
+    cloud = Cloud(XYZ, fields={"classification": np.array([0.0, 1, 1, 0, 0])})
+    write(tmp_path / "a.npy", np.array(CODES))
+    assert read_codes(tmp_path / "a.las", cloud).tolist() == CODES
+    with pytest.raises(UserError, match=r"has labels in the column classification and in .*a\.npy"):
+        read_codes(tmp_path / "a.ply", cloud)
+    cloud = Cloud(XYZ, fields={"label": cloud.fields["classification"]})
+    with pytest.raises(UserError, match="has labels in the column label and in"):
+        read_codes(tmp_path / "a.las", cloud)
+
+
 def test_semantic_kitti(tmp_path: Path) -> None:
     scan = np.hstack([XYZ, np.full((5, 1), 0.5, np.float32)]).astype("<f4")
     file = write(tmp_path / "00" / "velodyne" / "000000.bin", scan.tobytes())
@@ -178,7 +189,7 @@ def test_a_cloud_in_npy_is_not_its_own_label(tmp_path: Path) -> None:
     assert label_files([file]) == set()
     write(tmp_path / "labels" / "b.npy", np.array(CODES))
     assert parallel_file(tmp_path / "labels" / "b.npy") is None
-    labels = write(tmp_path / "a-labels.npy", np.array(CODES))
+    labels = write(tmp_path / "a_labels.npy", np.array(CODES, np.uint16))
     assert read_codes(file, read(file)).tolist() == CODES
     assert label_files([file, labels]) == {labels}
 

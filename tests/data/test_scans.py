@@ -10,7 +10,7 @@ from bipointnet.data import open_dataset, scans
 from bipointnet.data.blocks import BlockLayout, Columns
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.data.scan_choices import ScanOptions
-from bipointnet.data.scan_files import find_scans
+from bipointnet.data.scan_files import ScanReader, find_scans
 from bipointnet.data.scans import held_out_cells, open_scans
 from bipointnet.errors import UserError
 
@@ -261,6 +261,57 @@ def test_damaged_files_can_be_left_out(tmp_path: Path, table: Path):
     data = open_scans(folder, ScanOptions(classes=table, points=128), skip_bad=True)
     assert data.summary is not None
     assert [skipped.name for skipped in data.summary.skipped] == ["tile5.las"]
+
+
+def test_unclassified_files_and_values_that_are_not_finite_can_be_left_out(tmp_path: Path, table: Path):
+    folder = tiles(tmp_path / "tiles", 6)
+    write_tile(folder / "bare.las", Tile(9), codes=np.ones(6000))
+    broken = Tile(8)
+    broken.intensity = np.where(np.arange(6000) == 7, np.nan, broken.intensity)
+    write_tile(folder / "broken.ply", broken)
+    options = ScanOptions(classes=table, points=128, channels=("intensity",))
+    with pytest.raises(UserError, match=r"broken\.ply: has intensity that is NaN or infinite"):
+        open_scans(folder, options)
+    data = open_scans(folder, options, skip_bad=True)
+    assert data.summary is not None
+    assert {skipped.name for skipped in data.summary.skipped} == {"bare.las", "broken.ply"}
+
+
+def test_what_segment_wrote_is_neither_a_scan_nor_its_labels(tmp_path: Path):
+    folder = tiles(tmp_path / "tiles", 2)
+    before = [ScanReader().read(source.file).codes for source in find_scans(folder).sources]
+    for name in ("tile0-labels.las", "tile0-labels.ply"):
+        write_tile(folder / name, Tile(5))
+    np.save(folder / "tile0-labels.npy", np.zeros(6000, np.int64))
+    found = find_scans(folder)
+    assert [source.name for source in found.sources] == ["tile0.las", "tile1.las"]
+    assert [skipped.name for skipped in found.skipped] == [f"tile0-labels.{end}" for end in ("las", "npy", "ply")]
+    for source, codes in zip(found.sources, before, strict=True):
+        assert np.array_equal(ScanReader().read(source.file).codes, codes)
+
+
+def test_a_link_to_a_folder_above_is_not_followed(tmp_path: Path):
+    folder = tiles(tmp_path / "tiles", 2)
+    (folder / "loop").symlink_to(folder)
+    (tmp_path / "more").mkdir()
+    tiles(tmp_path / "more", 1)
+    (folder / "more").symlink_to(tmp_path / "more")
+    found = find_scans(folder)
+    assert [source.name for source in found.sources] == ["more/tile0.las", "tile0.las", "tile1.las"]
+    assert [skipped.name for skipped in found.skipped] == ["loop/"]
+
+
+def test_a_training_scan_in_another_format_is_named_in_the_test(tmp_path: Path, table: Path):
+    folder = tiles(tmp_path / "tiles", 10)
+    held_out = opened(folder, classes=table, points=64).held_out
+    number = next(number for number in range(3) if f"tile{number}.las" not in held_out)
+    copy = Path(held_out[0]).with_suffix(".laz")
+    (folder / held_out[0]).unlink()
+    write_tile(folder / "train" / f"tile{number}.las", Tile(number))
+    write_tile(folder / "test" / copy, Tile(number))
+    data = opened(folder, classes=table, points=64)
+    assert data.summary is not None
+    assert any(note.startswith("the test has copies of training files: ") for note in data.summary.notes)
 
 
 def test_files_with_labels_are_not_scans(tmp_path: Path):

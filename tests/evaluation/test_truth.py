@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scan_data import Tile, write_tile
 
-from bipointnet.data.clouds import Cloud
+from bipointnet.data.clouds import Cloud, read
 from bipointnet.errors import UserError
 from bipointnet.evaluation.predictor import Predictor, open_model
 from bipointnet.evaluation.truth import read_truth
@@ -50,6 +50,57 @@ def test_labels_are_read_from_a_column_of_a_cloud(tmp_path: Path):
     other = Cloud(np.zeros((49, 3), np.float32))
     with pytest.raises(UserError, match=r"a.las: holds 50 points, expected 49 as in b.las; name the file"):
         read_truth(tmp_path / "a.las", other, Path("b.las"), rooms, None)
+
+
+ROWS = [f"{x} {y} 0.5 {code}" for x, y, code in [(0, 1, 3), (2, 0, 0), (4, 5, 12)]]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["x y z label", *ROWS],
+        ["x;y;z;label", *(row.replace(" ", ";") for row in ROWS)],
+        ["x,y,z,label", *(row.replace(" ", ",") for row in ROWS)],
+        ["# exported", "x y z label", *ROWS],
+        ["# exported", "", "// by a program", "% of ours", "# x y z label", *ROWS],
+        ["\ufeff# exported", "x y z label", *ROWS],
+        ["3", "x y z label", *ROWS],
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_labels_are_read_from_a_column_of_text(tmp_path: Path, lines: list[str], end: str):
+    rooms = open_model(GOLDEN / "rooms-semantic.bpn")
+    file = tmp_path / "s.txt"
+    file.write_bytes(end.join([*lines, ""]).encode())
+    assert read_truth(file, read(file), file, rooms, None).tolist() == [3, 0, 12]
+
+
+def test_a_comment_need_not_be_utf_8(tmp_path: Path):
+    rooms = open_model(GOLDEN / "rooms-semantic.bpn")
+    file = tmp_path / "s.txt"
+    file.write_bytes("\n".join(["# Höhe", "x y z label", *ROWS, ""]).encode("latin-1"))
+    assert read_truth(file, read(file), file, rooms, None).tolist() == [3, 0, 12]
+
+
+def test_labels_are_read_from_a_field_of_records(tmp_path: Path):
+    rooms = open_model(GOLDEN / "rooms-semantic.bpn")
+    rows = [tuple(map(float, row.split())) for row in ROWS]
+    records = np.array(rows, [("x", "f8"), ("y", "f8"), ("z", "f8"), ("label", "i4")])
+    np.save(tmp_path / "s.npy", records)
+    np.savez(tmp_path / "t.npz", records)
+    for file in (tmp_path / "s.npy", tmp_path / "t.npz"):
+        assert read_truth(file, read(file), file, rooms, None).tolist() == [3, 0, 12]
+
+
+def test_text_with_one_number_per_line_has_no_columns(tmp_path: Path):
+    """Also if its first line could be the number of points."""
+    rooms = open_model(GOLDEN / "rooms-semantic.bpn")
+    for text in ("3\n0\n12\n", "3\r\n0\r\n12", "\n 3.000\n\n0.0\n12\n"):
+        (tmp_path / "s.txt").write_bytes(text.encode())
+        assert read_truth(tmp_path / "s.txt", CLOUD, Path("s.las"), rooms, None).tolist() == [3, 0, 12]
+    (tmp_path / "s.txt").write_text("# exported\n3\n0\n12\n")
+    with pytest.raises(UserError, match=r"line 1 is '# exported', expected one number per line"):
+        read_truth(tmp_path / "s.txt", CLOUD, Path("s.las"), rooms, None)
 
 
 def test_points_that_were_left_out_need_labels_too(parts: Predictor, category: int, tmp_path: Path):

@@ -18,12 +18,12 @@ import bipointnet
 from bipointnet import scale
 from bipointnet.data.blocks import BlockLayout
 from bipointnet.data.class_tables import ClassTable
-from bipointnet.data.clouds import read
+from bipointnet.data.clouds import Cloud, read
 from bipointnet.data.scan_facts import ScanFacts
 from bipointnet.errors import UserError
 from bipointnet.models import ScenePointNet
 from bipointnet.packing import pack
-from bipointnet.scale.work import Row
+from bipointnet.scale.work import LabelFiles, Row
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +52,22 @@ def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_tile(root / f"north{number % 2}" / f"tile{number}.{'laz' if number % 3 else 'las'}", Tile(number, 3000))
     write_tile(root / "scan.ply", Tile(9, 2000))
     return root
+
+
+def test_columns_are_named_as_in_training(model: Path, tmp_path: Path):
+    """In files that name none: by `bipointnet.label` and by jobs."""
+    points = read(write_tile(tmp_path / "a.ply", Tile(0, 300))).points
+    np.savetxt(tmp_path / "a.txt", np.c_[np.arange(300), points], fmt="%.9g")
+    packed = bipointnet.load(model)
+    expected = bipointnet.label(packed, Cloud(points))
+    training = packed.manifest["training"]
+    training["scans"] = {**training["scans"], "columns": ["number", "x", "y", "z"]}
+    assert np.array_equal(bipointnet.label(packed, tmp_path / "a.txt"), expected)
+    work = LabelFiles(model.read_bytes(), out=str(tmp_path / "out"))
+    work.predictor.training["scans"] = training["scans"]
+    row = work.row(str(tmp_path / "a.txt"))
+    assert (row["error"], row["counts"]) == (None, np.bincount(expected, minlength=len(NAMES)).tolist())
+    assert np.array_equal(read(Path(row["output"])).points, points)
 
 
 def test_every_tile_gets_a_labeled_copy_in_its_place(model: Path, tiles: Path, tmp_path: Path):

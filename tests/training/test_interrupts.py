@@ -91,6 +91,14 @@ def test_a_second_signal_stops_at_once_and_leaves_whole_files(tiny, tmp_path):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_one_inside_another_tells_it_and_a_second_signal_acts_at_once():
+    with Interrupts() as outer, Interrupts() as inner:
+        signal.raise_signal(signal.SIGINT)
+        assert (inner.number, outer.number) == (signal.SIGINT, signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
 def test_a_signal_that_is_ignored_stays_ignored():
     """As for a command that nohup or a shell script started in the background."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)

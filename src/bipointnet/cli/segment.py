@@ -91,8 +91,8 @@ def segment(
         return
     file = Path(named[0])
     from bipointnet.data import clouds
+    from bipointnet.data.clouds import LAS
     from bipointnet.data.las_files import require_codes
-    from bipointnet.data.scan_files import LAS
     from bipointnet.evaluation import from_file, scans
     from bipointnet.evaluation.truth import read_truth
     from bipointnet.viz.write import output_files, write_labeled

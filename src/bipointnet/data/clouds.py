@@ -21,6 +21,7 @@ _CORE = ".ply .pcd .las .off .obj .stl .xyz .txt .csv .pts .asc .xyzn .xyzrgb .p
 
 SUFFIXES = (*_CORE.split(), *library_files.SUFFIXES)
 LIBRARY_SUFFIXES = library_files.SUFFIXES  # of formats that the core does not parse alone
+LAS = (".las", ".laz")
 # Formats whose columns may have no names.
 UNNAMED = (".xyz", ".txt", ".csv", ".pts", ".asc", ".xyzn", ".xyzrgb", ".npy", ".npz", ".bin", ".f32", ".raw")
 

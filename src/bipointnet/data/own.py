@@ -239,8 +239,14 @@ def unseen(
             f"{len(tested) - held_out:,} that are new to it" if len(tested) > held_out else "",
         ]
         left = len(candidates) - len(fresh)
-        return f"tested: {' and '.join(filter(None, kinds))}" + (
-            f"; left out: {left:,} of its training files" if left else ""
-        )
+        edited = bool(known) and known.keys() <= {source.name for source in tested}
+        remarks = [
+            f"tested: {' and '.join(filter(None, kinds))}",
+            f"left out: {left:,} of its training files" if left else "",
+            "all its training files have namesakes here with other contents: are these edited copies?"
+            if edited
+            else "",
+        ]
+        return "; ".join(filter(None, remarks))
 
     return fresh, note

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bipointnet.data import clouds
+from bipointnet.data.arrays import load_array
 from bipointnet.data.class_tables import HIGHEST_CODE, some
 from bipointnet.data.clouds import Cloud
 from bipointnet.errors import UserError
@@ -19,7 +20,7 @@ FIELDS = (
     *("scalar_Classification", "scalar_Label", "scalar_Class"),
 )
 
-_BESIDE = (".labels", ".label", ".npy", "-labels.npy", "_labels.npy", ".labels.npy", ".seg")
+_BESIDE = (".labels", ".label", ".npy", "_labels.npy", ".labels.npy", ".seg")
 _IN_LABELS = (".npy", ".label", ".labels", ".seg", ".txt")
 _TEXT_AT_ONCE = 1 << 24  # bytes
 
@@ -42,7 +43,8 @@ def read_codes(file: Path, cloud: Cloud, name: str | None = None) -> np.ndarray:
         codes = _whole(cloud.fields[field], f"{file}: the field '{field}'")
         if labels is None:
             return codes
-        if codes.max(initial=0) > 1:  # else a LAS file that is not classified
+        # A LAS file that is not classified has a column of zeros and ones all the same.
+        if codes.max(initial=0) > 1 or field != "classification" or file.suffix.lower() not in clouds.LAS:
             raise UserError(
                 f"{file}: has labels in the column {field} and in {labels}; expected one of the two; name the column "
                 "with --labels, or move the file away"
@@ -107,10 +109,10 @@ def _may_be_labels(file: Path, path: Path) -> bool:
     if file.suffix.lower() == ".npy":
         return False
     try:
-        shape = _mapped(path).shape
+        found = load_array(path, "r")
     except Exception:  # NumPy raises many types for broken files; reading it tells what is wrong
         return True
-    return shape[1:] in ((), (1,))
+    return found.dtype.names is None and found.shape[1:] in ((), (1,))
 
 
 # Reading labels
@@ -149,17 +151,8 @@ def _semantic_kitti(path: Path) -> np.ndarray:
     return np.frombuffer(path.read_bytes(), "<u4") & np.uint32(0xFFFF)
 
 
-def _mapped(path: Path) -> np.ndarray:
-    """The array in a file, not yet read: its header may declare more than fits into memory."""
-    found = np.load(path, mmap_mode="r", allow_pickle=False)
-    if not isinstance(found, np.ndarray):
-        found.close()
-        raise ValueError("an archive")
-    return found
-
-
 def _array(path: Path) -> np.ndarray:
-    found = _mapped(path)
+    found = load_array(path, "r")  # not yet read: its header may declare more than fits into memory
     if found.ndim == 0 or found.shape[1:] not in ((), (1,)) or found.dtype.kind not in "iuf":
         raise UserError(
             f"{path}: holds {found.dtype} values of shape {found.shape}, expected integers of shape (points,); save "

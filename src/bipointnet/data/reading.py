@@ -206,7 +206,7 @@ def in_order(function: Callable[[Item], Result], items: Sequence[Item], workers:
     >>> list(in_order(abs, [-3, 1, -2]))
     [3, 1, 2]
     """
-    threads = workers or _cores()
+    threads = workers or cores()
     waiting = iter(items)
     pending: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads) as pool:
@@ -222,7 +222,8 @@ def in_order(function: Callable[[Item], Result], items: Sequence[Item], workers:
                 future.cancel()
 
 
-def _cores() -> int:
+def cores() -> int:
+    """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

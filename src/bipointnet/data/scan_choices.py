@@ -9,12 +9,13 @@ import numpy as np
 
 from bipointnet.data.blocks import COLORS, PLACES, BlockLayout
 from bipointnet.data.class_tables import ClassTable, numbered_table, read_table, standard_table
+from bipointnet.data.clouds import LAS
 from bipointnet.data.own import Found, Source, hold_out
 from bipointnet.data.point_labels import FIELDS, parallel_file
 from bipointnet.data.scan_facts import ScanFacts
-from bipointnet.data.scan_files import LAS, ScanReader
+from bipointnet.data.scan_files import ScanReader
 from bipointnet.data.scan_survey import Survey
-from bipointnet.data.summary import first_names
+from bipointnet.data.summary import Skipped, first_names
 from bipointnet.errors import UserError
 
 _FILES_FOR_A_SPLIT = 5  # with fewer, places are held out instead of files
@@ -125,14 +126,25 @@ def choose_table(
     return table
 
 
+def without_bare(
+    sources: Sequence[Source], surveys: Sequence[Survey]
+) -> tuple[list[Source], list[Survey], list[Skipped]]:
+    """The files with a classification, what is known about each, and the others; all files if none has one."""
+    pairs = list(zip(sources, surveys, strict=True))
+    good = [(source, survey) for source, survey in pairs if not _is_bare(source, survey)] or pairs
+    kept = [source for source, _ in good]
+    skipped = [Skipped(source.name, "no classification") for source in sources if source not in kept]
+    return kept, [survey for _, survey in good], skipped
+
+
+def _is_bare(source: Source, survey: Survey) -> bool:
+    """Whether a LAS file has no labels: all its points have the codes 0 or 1, and no other file has labels for it."""
+    bare = source.file.suffix.lower() in LAS and survey.codes.keys() <= set(_UNCLASSIFIED)
+    return bare and parallel_file(source.file) is None
+
+
 def _require_classified(sources: Sequence[Source], surveys: Sequence[Survey]) -> None:
-    bare = [
-        source.name
-        for source, survey in zip(sources, surveys, strict=True)
-        if source.file.suffix.lower() in LAS
-        and survey.codes.keys() <= set(_UNCLASSIFIED)
-        and parallel_file(source.file) is None
-    ]
+    bare = [source.name for source, survey in zip(sources, surveys, strict=True) if _is_bare(source, survey)]
     if bare:
         what = "has" if len(bare) == 1 else "have"
         raise UserError(

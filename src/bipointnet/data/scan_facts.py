@@ -1,9 +1,12 @@
 """What an evaluation must know about the labeled scans that a network was trained on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bipointnet.data.class_tables import ClassTable
+from bipointnet.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -42,3 +45,15 @@ class ScanFacts:
         table = ClassTable.from_json(value["table"])
         columns = tuple(value["columns"])
         return cls(table, value["labels"], columns, value["split"], value["unit"], float(value["density"]))
+
+
+def recorded_facts(training: Mapping[str, Any], source: str | Path) -> ScanFacts | None:
+    """Those among the facts about the training of a network; None if it was trained on other data.
+
+    source: the network's file, for errors.
+    """
+    facts = training.get("scans")
+    try:
+        return None if facts is None else ScanFacts.from_json(facts)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{source}: its facts about training scans are damaged ({error}); export it again") from error

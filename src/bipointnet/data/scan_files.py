@@ -6,7 +6,7 @@ FILE                          one scan
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +22,12 @@ from bipointnet.data.point_labels import label_files, parallel_file, read_codes
 from bipointnet.data.summary import Skipped
 from bipointnet.errors import UserError
 
-LAS = (".las", ".laz")
 KIND = "scan"  # the class of every file: what differs is the labels of its points
 _LABELS = "labels"  # a folder of this name holds the labels of the files in another one
 _LABEL_SUFFIXES = (".label", ".labels", ".seg")
 _COLUMN = "column "  # in front of the names of features in the cache
 _CACHE_VERSION = 1
+OUTPUT = "-labels"  # ends the names of the files that `segment` writes
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,20 @@ def find_scans(data: Path) -> Found:
     return Found(data, layout, tuple(sorted(sources, key=lambda source: source.name)), tuple(skipped))
 
 
-def _scans_in(root: Path, folder: Path) -> tuple[list[Path], list[Skipped]]:
-    """The scans below a folder, at any depth, and what is left out. Files with labels of other files are neither."""
+def _scans_in(root: Path, folder: Path, above: frozenset[Path] = frozenset()) -> tuple[list[Path], list[Skipped]]:
+    """The scans below a folder, at any depth, and what is left out. Files with labels of other files are neither.
+
+    above: the folders that hold it. A link to one of them is not followed.
+    """
     files: list[Path] = []
     skipped: list[Skipped] = []
+    here = above | {folder.resolve()}
     for entry in entries(folder):
         if entry.is_dir():
-            if entry.name.lower() != _LABELS:
-                inner, others = _scans_in(root, entry)
+            if entry.resolve() in here:
+                skipped.append(Skipped(name_below(root, entry) + "/", "a link to a folder that holds it"))
+            elif entry.name.lower() != _LABELS:
+                inner, others = _scans_in(root, entry, here)
                 files += inner
                 skipped += others
         elif is_cloud(entry):
@@ -94,7 +100,16 @@ def _scans_in(root: Path, folder: Path) -> tuple[list[Path], list[Skipped]]:
         elif entry.suffix.lower() not in _LABEL_SUFFIXES:
             skipped.append(Skipped(name_below(root, entry), f"no reader for '{entry.suffix}'"))
     labels = label_files(files)
-    return [file for file in files if file not in labels], skipped
+    own = {file.with_suffix("") for file in files if file.parent == folder}
+    written = {file for file in files if file.parent == folder and _is_written(file, own)}
+    skipped += [Skipped(name_below(root, file), "labels that `segment` wrote") for file in sorted(written)]
+    return [file for file in files if file not in labels | written], skipped
+
+
+def _is_written(file: Path, scans: Collection[Path]) -> bool:
+    """Whether `segment` wrote a file by default: a-labels.laz beside a.laz."""
+    scan = file.with_suffix("")
+    return scan.name.endswith(OUTPUT) and scan.with_name(scan.name.removesuffix(OUTPUT)) in scans
 
 
 @dataclass(frozen=True)
@@ -146,7 +161,7 @@ def in_meters(points: np.ndarray, unit: str | None) -> np.ndarray:
 
 def require_unit(file: Path, unit: str | None) -> None:
     """UserError if a file declares another unit of length than `unit`, or than meters if that is None."""
-    declared = declared_unit(file) if file.suffix.lower() in LAS else None
+    declared = declared_unit(file) if file.suffix.lower() in clouds.LAS else None
     if declared is None or declared == (unit or "m"):
         return
     remedy = f"pass --unit {declared}" + (", or leave it out" if declared == "m" else "")

@@ -17,6 +17,7 @@ import numpy as np
 
 from bipointnet.data.blocks import FEWEST, BlockLayout, Blocks, Columns, grid_blocks
 from bipointnet.data.class_tables import ClassTable
+from bipointnet.data.clouds import LAS
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.data.listing import rng_of
 from bipointnet.data.own import Found, Source
@@ -29,9 +30,10 @@ from bipointnet.data.scan_choices import (
     choose_table,
     divide,
     require_columns,
+    without_bare,
 )
 from bipointnet.data.scan_facts import ScanFacts
-from bipointnet.data.scan_files import KIND, LAS, Scan, ScanReader, find_scans
+from bipointnet.data.scan_files import KIND, Scan, ScanReader, find_scans
 from bipointnet.data.scan_survey import Survey, survey_all
 from bipointnet.data.summary import ClassSize, Summary, first_names
 from bipointnet.errors import UserError
@@ -52,6 +54,9 @@ def open_scans(data: Path, options: ScanOptions, seed: int = 0, skip_bad: bool =
     require_columns(options.fields, options.labels or "")
     reader = ScanReader(options.fields, options.labels, options.columns, options.unit)
     sources, surveys, bad = survey_all(found, reader, skip_bad)
+    if skip_bad and options.labels is None:
+        sources, surveys, bare = without_bare(sources, surveys)
+        bad += bare
     table = choose_table(found, sources, surveys, options)
     split = choose_split(found, sources, options)
     train_files, test_files = divide(found, sources, split, seed)
@@ -74,8 +79,9 @@ def open_scans(data: Path, options: ScanOptions, seed: int = 0, skip_bad: bool =
     prints = {source.name: fingerprint(source.file).hex() for source in sources}
     notes = _notes(layout, table, surveys, points, split, sources)
     if split == "files":
-        learned = {prints[source.name] for source in train_files}
-        copies = [source.name for source in test_files if prints[source.name] in learned]
+        contents = {source.name: survey.content for source, survey in zip(sources, surveys, strict=True)}
+        learned = {contents[source.name] for source in train_files}
+        copies = [source.name for source in test_files if contents[source.name] in learned]
         notes += (f"the test has copies of training files: {first_names(copies)}",) if copies else ()
     sizes = (ClassSize(KIND, len(splits[0]), len(splits[1])),)
     counts = sorted(survey.points for survey in surveys)

@@ -17,7 +17,7 @@ from bipointnet.config import Config, from_mapping
 from bipointnet.data.blocks import BlockLayout
 from bipointnet.data.dataset import TrainedOn
 from bipointnet.data.scan_choices import ScanOptions
-from bipointnet.data.scan_facts import ScanFacts
+from bipointnet.data.scan_facts import ScanFacts, recorded_facts
 from bipointnet.errors import UserError
 from bipointnet.evaluation.metrics import argmax_among
 from bipointnet.evaluation.model_file import ModelFile, identify
@@ -80,13 +80,7 @@ class Predictor(ABC):
     @property
     def scans(self) -> ScanFacts | None:
         """What is recorded about labeled scans that it was trained on; None if it was trained on other data."""
-        facts = self.training.get("scans")
-        try:
-            return None if facts is None else ScanFacts.from_json(facts)
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"{self.path}: its facts about training scans are damaged ({error}); export it again"
-            ) from error
+        return recorded_facts(self.training, self.path)
 
     def scan_options(self, points: int) -> ScanOptions | None:
         """How labeled scans are read for this network; None if it was trained on other data."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bipointnet.data.blocks import COLORS, Columns
+from bipointnet.data.class_tables import ClassTable
 from bipointnet.data.clouds import Cloud
 from bipointnet.data.dataset import TrainedOn
 from bipointnet.data.own import Found, Source, unseen
@@ -74,7 +75,7 @@ def evaluate_scans(
     reader = ScanReader(file_columns(predictor), facts.labels, facts.columns, facts.unit)
     notes: list[str] = []
     if skip_bad:
-        found, notes = _readable(found, reader)
+        found, notes = _readable(found, reader, facts.table)
     sources, note, partly = _chosen(found, predictor, facts, every)
     confusion = np.zeros((len(predictor.classes),) * 2, np.int64)
     files: list[FileScore] = []
@@ -92,12 +93,12 @@ def evaluate_scans(
     return ScanScores(segmentation.of_scenes(tuple(predictor.classes), confusion), files, notes)
 
 
-def _readable(found: Found, reader: ScanReader) -> tuple[Found, list[str]]:
-    """The files that can be read, and sentences about the others: what is held out depends on the readable ones."""
+def _readable(found: Found, reader: ScanReader, table: ClassTable) -> tuple[Found, list[str]]:
+    """The files that can be used, and sentences about the others: what is held out depends on the usable ones."""
     good, notes = [], []
     for source in found.sources:
         try:
-            reader.read(source.file)
+            table.index_of(reader.read(source.file).codes, source.file, OTHER_CLASSES)
             good.append(source)
         except UserError as error:
             notes.append(f"left out: {error}")

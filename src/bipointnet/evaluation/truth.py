@@ -1,15 +1,21 @@
 """The true labels of the points of a file, to compare with: `bipointnet segment --truth`."""
 
+import re
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from bipointnet.data import clouds
+from bipointnet.data.arrays import load_array
 from bipointnet.data.clouds import Cloud
 from bipointnet.data.point_labels import read_codes, read_label_file
 from bipointnet.errors import UserError
 from bipointnet.evaluation.predictor import Predictor
 from bipointnet.evaluation.scans import OTHER_CLASSES
+
+_BINARY = (".npz", ".bin", ".f32", ".raw")  # formats of clouds without names, but of no labels
+_COMMENT = re.compile(r"^\s*%.*|(?<!\.)#.*|//.*")  # 1.#QNAN is a number
 
 
 def read_truth(path: Path, cloud: Cloud, file: Path, predictor: Predictor, category: int | None) -> np.ndarray:
@@ -58,12 +64,21 @@ def _codes(path: Path, points: int, file: Path, predictor: Predictor) -> np.ndar
 
 
 def _has_columns(path: Path) -> bool:
-    """Whether a file of text or npy has four columns or more: a cloud with labels, and not one label per point."""
+    """Whether a file without names of columns is a cloud with labels: records, or four columns or more.
+
+    Otherwise it has one label per point.
+    """
+    suffix = path.suffix.lower()
+    if suffix in _BINARY:
+        return True
     try:
-        if path.suffix.lower() == ".npy":
-            return np.load(path, mmap_mode="r", allow_pickle=False).shape[1:] >= (4,)
-        with open(path, encoding="utf-8") as text:
-            return len(text.readline().replace(",", " ").split()) >= 4
+        if suffix == ".npy":
+            array = load_array(path, "r")
+            return array.dtype.names is not None or array.shape[1:] >= (4,)
+        with open(path, encoding="utf-8-sig", errors="replace") as text:
+            rows = (_COMMENT.sub("", line).replace(",", " ").replace(";", " ").split() for line in text)
+            # The first row may be the number of points.
+            return any(len(row) >= 4 for row in islice(filter(None, rows), 2))
     except Exception:  # NumPy raises many types for broken files; reading it tells what is wrong
         return False
 

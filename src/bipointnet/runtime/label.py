@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bipointnet.data.blocks import BlockLayout, Columns, add_votes, cover, cover_size
-from bipointnet.data.clouds import Cloud, read, require_finite
+from bipointnet.data.clouds import UNNAMED, Cloud, read, require_finite
+from bipointnet.data.scan_facts import recorded_facts
 from bipointnet.data.scan_files import in_meters, require_unit
 from bipointnet.data.shuffle import shuffled
 from bipointnet.errors import UserError
@@ -55,7 +56,7 @@ def label(
     source = "the cloud" if isinstance(cloud, Cloud) else cloud
     if model.task == "semantic" and not isinstance(cloud, Cloud):
         require_unit(Path(cloud), unit)
-    whole = cloud if isinstance(cloud, Cloud) else read(cloud)
+    whole = cloud if isinstance(cloud, Cloud) else read(cloud, columns=_columns(model, Path(cloud)))
     if model.task == "semantic":
         whole = replace(whole, points=in_meters(whole.points, unit))
 
@@ -64,6 +65,14 @@ def label(
 
     network = Network(logits, model.accepted_classes(category), model.task, model.points, model.blocks)
     return label_by(network, whole, source, progress)
+
+
+def _columns(model: Model, file: Path) -> tuple[str, ...]:
+    """The names of the columns of a file that has none: those of the training files."""
+    if file.suffix.lower() not in UNNAMED:
+        return ()
+    facts = recorded_facts(model.manifest["training"], "the model")
+    return () if facts is None else facts.columns
 
 
 class Network(NamedTuple):

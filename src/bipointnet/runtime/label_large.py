@@ -18,13 +18,13 @@ import numpy as np
 
 from bipointnet import extras
 from bipointnet.data.blocks import BlockLayout, Columns, add_votes, cover
-from bipointnet.data.clouds import Cloud
+from bipointnet.data.clouds import LAS, Cloud
 from bipointnet.data.las_files import write_classification
 from bipointnet.data.las_parts import LasParts, open_parts
 from bipointnet.data.las_units import UNITS
 from bipointnet.data.ply_files import write_labels
 from bipointnet.data.ply_parts import PlyParts, open_ply
-from bipointnet.data.scan_files import LAS, in_meters, require_unit
+from bipointnet.data.scan_files import in_meters, require_unit
 from bipointnet.data.shuffle import ranks
 from bipointnet.errors import UserError
 from bipointnet.runtime.label import BATCH

@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from bipointnet.data import clouds
-from bipointnet.data.clouds import Cloud
+from bipointnet.data.clouds import LAS, Cloud
 from bipointnet.data.las_units import UNITS
 from bipointnet.data.ply_files import labeled_text
 from bipointnet.data.ply_header import PlyHeader, read_header
-from bipointnet.data.scan_files import LAS
 from bipointnet.errors import UserError, describe_os_error
 from bipointnet.evaluation import from_file
 from bipointnet.evaluation.from_file import Prepared
@@ -231,7 +230,7 @@ class LabelFiles(Work):
         out: the folder to write to.
         root: the folder below which files keep their places; files outside of it go to `out` itself.
         unit: of the coordinates, a key of UNITS; None: meters.
-        columns: the names of the columns of text and npy files, which have none.
+        columns: the names of the columns of text and npy files, which have none; default: as in training.
         memory: bytes to use for a tile.
     """
 
@@ -292,7 +291,9 @@ class LabelFiles(Work):
         from bipointnet.viz.labeled import write_ply
 
         predictor, header = self.predictor, self._text_header(file)
-        cloud = clouds.read(file, columns=self._columns if file.suffix.lower() in clouds.UNNAMED else ())
+        facts = predictor.scans
+        names = self._columns or (() if facts is None else facts.columns)
+        cloud = clouds.read(file, columns=names if file.suffix.lower() in clouds.UNNAMED else ())
         scan = from_file.upright_in_meters(predictor, cloud, None, self._unit)
         labels = from_file.label_cloud(predictor, scan, file, None, lambda done, total: None)
         if header is not None:

@@ -46,10 +46,10 @@ class Interrupts:
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.number = number
-        before = self._before.get(number)
+        outer = getattr(self._before.get(number), "__self__", None)
         self._restore()
-        if isinstance(getattr(before, "__self__", None), Interrupts):
-            before(number, frame)
+        if isinstance(outer, Interrupts):
+            outer._remember(number, frame)
 
     def _restore(self) -> None:
         for number, handler in self._before.items():

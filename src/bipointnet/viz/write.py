@@ -8,6 +8,7 @@ import numpy as np
 
 from bipointnet.data.clouds import Cloud
 from bipointnet.data.las_files import write_classification
+from bipointnet.data.scan_files import OUTPUT
 from bipointnet.errors import UserError
 from bipointnet.extras import installed
 from bipointnet.viz import labeled
@@ -26,7 +27,7 @@ def output_files(out: Path | None, cloud_file: Path, sources: list[Path], las: b
         sources: files that were read and must not be overwritten.
         las: also a copy of the cloud's file, LAS or LAZ, with the labels as its classification; it is the last one.
     """
-    default = f"{cloud_file.stem}-labels"
+    default = f"{cloud_file.stem}{OUTPUT}"
     stem = out or Path(default)
     if len(os.fsencode(stem.name)) <= LONGEST_NAME and stem.is_dir():
         stem = stem / default
