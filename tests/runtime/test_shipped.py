@@ -103,7 +103,8 @@ def test_readme_has_the_limits_of_the_default_model():
     text = " ".join((ROOT / "README.md").read_text().split())
     turned = limits["turned about the up axis by a random angle"]
     cut = limits["only one side: half of the points removed"]
-    assert f"has {card['accuracy']['file']:.1f} % on its test clouds, {turned:.1f} % if they are turned" in text
+    whole = card["accuracy"]["file"]
+    assert f"is {whole:.1f} % accurate on its test clouds, {turned:.1f} % if these are rotated" in text
     assert f"and {cut:.1f} % if only one side" in text
 
 
