@@ -32,32 +32,38 @@ SEEDS = (0, 1, 2)
 Run = tuple[str, int]
 
 
-def bipointnet(work: Path, *arguments: str | Path) -> str:
-    """What a command prints; it computes in one thread."""
+def bipointnet(work: Path, *arguments: str | Path) -> tuple[str, float]:
+    """What a command prints, and its CPU seconds; it computes in one thread."""
     command = [sys.executable, "-m", "bipointnet", *map(str, arguments)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=work, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+    process = subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    printed = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return printed, usage.ru_utime + usage.ru_stime
 
 
 def evaluated(work: Path, name: str, seed: int) -> dict[str, Any]:
-    """Train a network if that is not done, pack it, and evaluate the packed model."""
+    """Train a network, pack it, and evaluate the packed model."""
     run = Path("runs") / f"{name}-seed{seed}"
-    if not (work / run / "result.json").exists():
-        options = ["--task", "semantic", "--classes", "classes.toml", *RUNS[name], "--seed", str(seed)]
-        bipointnet(work, "train", "tiles", *options, "-o", run)
+    options = ["--task", "semantic", "--classes", "classes.toml", *RUNS[name], "--seed", str(seed)]
+    _, cpu_seconds = bipointnet(work, "train", "tiles", *options, "-o", run)
     packed = run.with_suffix(".bpn")
     bipointnet(work, "export", run, "-o", packed)
-    held_out = json.loads(bipointnet(work, "eval", packed, "tiles", "--json"))
-    fresh = json.loads(bipointnet(work, "eval", packed, "fresh", "--all", "--json"))
+    held_out = json.loads(bipointnet(work, "eval", packed, "tiles", "--json")[0])
+    fresh = json.loads(bipointnet(work, "eval", packed, "fresh", "--all", "--json")[0])
     trained = json.loads((work / run / "result.json").read_text())
-    figures = {key: trained[key] for key in ("seconds", "device", "version", "commit", "epochs", "last_miou", "picks")}
+    figures = {key: trained[key] for key in ("device", "version", "commit", "epochs", "last_miou", "picks")}
     return {
         "run": name,
         "seed": seed,
         "bytes": (work / packed).stat().st_size,
         "held_out": {key: held_out[key] for key in SCORES},
         "fresh": {key: fresh[key] for key in SCORES},
-        "training": figures,
+        "training": {"cpu_seconds": cpu_seconds, **figures},
     }
 
 

@@ -82,10 +82,13 @@ class Config:
         250
     """
 
-    task: str = _option("classify", "Task: classify clouds, or label points: part (of objects), semantic (in rooms).")
+    task: str = _option(
+        "classify", "Task: classify clouds, or label points: part (of objects), semantic (of rooms and scans)."
+    )
     model: str = _option(
         None,
-        "Backbone: pointnet-vanilla, pointnet, pointnet2, dgcnn, pointcnn, pointconv, local-tiny, -small, -base.",
+        "Backbone: pointnet-vanilla, pointnet, pointnet2, dgcnn, pointcnn, pointconv, local-tiny, local-small or "
+        "local-base (default: pointnet-vanilla; part, semantic: pointnet; labeled scans: pointnet2).",
     )
     method: str = _option(
         "lsr", "Binarization: lsr, bnn, xnor, xnor++, bi-real, abc-net, ir-net, or package.module:Class; fp: float32."
@@ -107,7 +110,9 @@ class Config:
     init_bias_std: float = _option(
         0.0, "Standard deviation of the initial BatchNorm biases; 1 helps short trainings of PointNets.", least=0
     )
-    category: str | None = _option(None, "Task part: train on one category only, or `each`: one network per category.")
+    category: str | None = _option(
+        None, "Task part: one category to train on, or `each`: one network per category (default: one network for all)."
+    )
     fold: str | None = _option(None, "Task semantic, S3DIS: the area to test on (default: Area_5), or `each`.")
     block: float | None = _option(
         None, "Labeled scans: side of a block in meters (default: 1; scans wider than 40 m: 20, PointNets 10).", above=0
@@ -126,11 +131,13 @@ class Config:
     unit: str | None = _option(None, "Labeled scans: unit of the coordinates: m, ft or us-ft (default: m).")
     recipe: str = _option(
         "tuned",
-        "Source of options that are not given: auto (by number of clouds), tuned (default for published data), paper.",
+        "Source of options that are not given: auto (by number of clouds), tuned or paper (default: auto for your own "
+        "files and built-in data, tuned for published data). This help shows the values of tuned.",
     )
     center: str = _option(
         None,
-        "What becomes the origin of a cloud: its mean point, or the middle of its box (recipe auto: box).",
+        "Origin of a cloud: mean (its mean point) or box (the center of its bounding box) (default: mean; task "
+        "classify with recipe auto: box).",
     )
     points: int = _option(
         None, "Points per cloud, drawn anew in every epoch (default: 1024; part: 2048; semantic: 4096).", least=1
@@ -147,7 +154,9 @@ class Config:
     teacher: str | None = _option(None, "Run folder or checkpoint of a trained network to learn from (distillation).")
     teacher_weight: float = _option(0.5, "Weight of the teacher's outputs in the loss, from 0 to 1.", least=0)
     feature_weight: float = _option(0.0, "Weight of the distance from the teacher's global features.", least=0)
-    temperature: float = _option(2.0, "Divides the logits of both where they are compared with the teacher's.", above=0)
+    temperature: float = _option(
+        2.0, "Distillation: divides the logits of network and teacher before they are compared.", above=0
+    )
     rotate: float = _option(0.0, "Largest rotation about the up axis, in degrees.", least=0)
     scale: float = _option(1.0, "Scale each axis by a factor between 1/scale and scale.", least=1)
     shift: float = _option(0.0, "Largest shift along each axis.", least=0)

@@ -111,7 +111,7 @@ def test_a_dead_input_is_an_error_that_names_the_layer():
     torch.manual_seed(0)
     given = clouds(), one_hot(torch.arange(6))
     with pytest.raises(
-        UserError, match=r'input 1 moves the output of Distances .* the layer convs1 .*exclude="convs1"'
+        UserError, match=r'input 1 affects the output of Distances .* the layer convs1 .*exclude="convs1"'
     ):
         binarize(Distances(), example=given)
     assert report_of(binarize(Distances(), example=given, exclude="convs1")).warnings == ()

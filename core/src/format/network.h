@@ -116,7 +116,7 @@ struct Operation {
 // Sizes in a file are int; those in memory are std::size_t.
 inline std::size_t size(int count) { return static_cast<std::size_t>(count); }
 
-// Where a cloud is centered before it is scaled to the unit sphere: at its mean point or at the middle of its box.
+// Where a cloud is centered before it is scaled to the unit sphere: at its mean point or at the center of its bounding box.
 enum class Normalize { none, mean, box };
 
 struct Network {

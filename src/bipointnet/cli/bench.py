@@ -105,7 +105,9 @@ def bench_size(path: Path, points: int | None, threads: int, rounds: int, as_jso
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     out.print(versions, highlight=False, style="dim")
     if not report["float_twin"]:
-        print_line("There is nothing to compare with: the network has operations that its float32 twin does not have.")
+        print_line(
+            "No comparison: bench has no float32 version of some operations of this network, such as neighbor searches."
+        )
     elif "onnxruntime" not in report["peers_us"]:
         hint = plain(install_hint("onnx", "onnxruntime"))
         print_line(f"ONNX Runtime is not installed; to compare with it: {hint}")

@@ -39,17 +39,21 @@ def evaluate(
         False, "--all", metavar="", help="Test on all files of a folder, also those it may have been trained on."
     ),
     corruptions: bool = typer.Option(
-        False, "--corruptions", metavar="", help="Test on clouds with noise, and with lost, added and moved points."
+        False,
+        "--corruptions",
+        metavar="",
+        help="Test on clouds with noise, missing or added points, other proportions, and rotations.",
     ),
-    picture: Path | None = typer.Option(None, "--picture", help="Draw the confusion of points of scans as PNG."),
+    picture: Path | None = typer.Option(None, "--picture", help="Labeled scans: write the confusion matrix as PNG."),
     skip_bad: bool = SKIP_BAD,
     as_json: bool = AS_JSON,
 ) -> None:
     """Evaluate a trained or packed network on the test split of DATA.
 
-    Of a folder of your own files, a run is tested on all that it has not seen:
-    those it held out, and new ones. A packed model does not record them: without
-    --all it is tested on the fifth that `train` holds out.
+    On a folder of your own files, a run is tested on all files that it has not
+    seen: those it held out, and new ones. A packed model does not record its
+    training files: without --all it is tested on the fifth that `train` holds
+    out.
 
     Labeled scans of your own are labeled whole: IoU per class and per file.
 
@@ -73,7 +77,7 @@ def evaluate(
         _evaluate_scans(predictor, data, every, skip_bad, picture, as_json)
         return
     if picture is not None:
-        raise UserError(f"{model}: was not trained on labeled scans, which --picture is for; leave it out")
+        raise UserError(f"{model}: not trained on labeled scans; --picture needs a model that was; leave it out")
     from bipointnet.evaluation.evaluate import evaluate_classifier, evaluate_segmenter, open_test_data
 
     clouds = open_test_data(predictor, data, skip_bad, every)
@@ -173,7 +177,7 @@ def _print_classification(found: "Classification", epoch: int | None) -> None:
             f"{plain(other[0])} ({other[1]})" if other else "",
         )
     out.print(table)
-    out.print(f"overall {found.overall:.2f} %   mean class {found.mean_class:.2f} %")
+    out.print(f"overall accuracy {found.overall:.2f} %   mean class accuracy {found.mean_class:.2f} %")
 
 
 def _print_mistakes(found: "Classification") -> None:

@@ -26,8 +26,8 @@ def export(
         None,
         "--max-points",
         min=0,
-        help="Most points of a cloud that a prediction uses; 0: all (default: for PointNets 4 times those of the "
-        "training, up to 1024; at least as many as in training).",
+        help="Largest number of points of a cloud that a prediction uses; 0: all (default: as in training; PointNets "
+        "with the pool ema-max: 4 times as many, but no more than 1024 unless training had more).",
         metavar="N",
     ),
     c_array: bool = typer.Option(

@@ -73,7 +73,7 @@ def _inspect_cloud(file: Path, columns: tuple[str, ...], strict: bool, as_json: 
     print_line(f"Colors: {scale[facts['color_scale']]}")
     print_line("Extent: " + " x ".join(f"{size:.4g}" for size in facts["extent"]) + _unit(facts["unit"]))
     if facts["spacing"] is not None:
-        print_line(f"Spacing: {facts['spacing']:.4g} to the nearest point in the median")
+        print_line(f"Spacing: {facts['spacing']:.4g} (median distance to the nearest point)")
     print_line(f"Up axis: {facts['up']['value'] or 'not known'} ({facts['up']['reason']})")
     if facts["dropped"]:
         print_line(f"Left out: {_points(facts['dropped'])} without finite coordinates")

@@ -55,7 +55,12 @@ def predict(
     ),
     columns: str | None = COLUMNS,
     strict: bool = STRICT,
-    folder: Path | None = typer.Option(None, "-o", "--out", help="Folder for results as Parquet, one row per cloud."),
+    folder: Path | None = typer.Option(
+        None,
+        "-o",
+        "--out",
+        help="Write Parquet files into this folder, one row per cloud (default: print the predictions).",
+    ),
     files_from: Path | None = FILES_FROM,
     engine: str | None = ENGINE,
     address: str | None = ADDRESS,

@@ -30,11 +30,14 @@ def reproduce(
     ),
     only: str = typer.Option("", "--only", metavar="TEXT", help="Only runs whose names contain TEXT."),
     changes: list[str] = typer.Option(
-        [], "--set", metavar="NAME=VALUE", help="Replace an option of `train`, as epochs=2; needs -o of its own."
+        [],
+        "--set",
+        metavar="NAME=VALUE",
+        help="Override an option of `train`, such as epochs=2; requires -o with another folder.",
     ),
     as_json: bool = AS_JSON,
 ) -> None:
-    """Train what is missing of a TABLE of the paper, and print it.
+    """Train the missing runs of a TABLE of the paper, and print the table.
 
     The paper's figures stand beside ours. A run whose result is there is not
     repeated. After a kill or Ctrl-C the same command continues where the runs

@@ -58,7 +58,9 @@ def segment(
     truth: Path | None = typer.Option(
         None, "--truth", help="True labels to compare with: .npy, text with one per line, or a file such as LAS."
     ),
-    up: str | None = typer.Option(None, "--up", help="Axis that points up in the file: x, y or z."),
+    up: str | None = typer.Option(
+        None, "--up", help="Axis that points up in the file: x, y or z (default: z; models for parts: as in training)."
+    ),
     unit: str | None = typer.Option(None, "--unit", help="Unit of a scan's coordinates: m, ft or us-ft (default: m)."),
     columns: str | None = COLUMNS,
     strict: bool = STRICT,

@@ -88,7 +88,9 @@ def _print_notes(report: dict[str, Any]) -> None:
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     out.print(versions, highlight=False, style="dim")
     if not report["float_twin"]:
-        print_line("There is nothing to compare with: the network has operations that its float32 twin does not have.")
+        print_line(
+            "No comparison: bench has no float32 version of some operations of this network, such as neighbor searches."
+        )
     elif "onnxruntime" not in report["versions"]:
         print_line(f"ONNX Runtime is not installed; to compare with it: {plain(install_hint('onnx', 'onnxruntime'))}")
 

@@ -133,8 +133,8 @@ def train(
             _train_one(source, values, settings, data, folder, resume, init, skip_bad, as_json)
     except OSError as error:
         raise UserError(
-            f"{error.filename or folder}: cannot be written ({error.strerror or error}); make room, then continue what "
-            "was saved with --resume, or choose another folder with -o"
+            f"{error.filename or folder}: cannot be written ({error.strerror or error}); free disk space or check the "
+            "permissions, then continue with --resume, or choose another folder with -o"
         ) from error
 
 
@@ -221,7 +221,7 @@ def _train_one(
         last = f"{figures['last_miou']:.2f} % mIoU, {figures['last_oa']:.2f} % point accuracy"
         best = f"{figures['best_miou']:.2f} % mIoU"
     else:
-        last = f"{figures['last_oa']:.2f} % overall, {figures['last_macc']:.2f} % mean class"
+        last = f"{figures['last_oa']:.2f} % overall accuracy, {figures['last_macc']:.2f} % mean class accuracy"
         best = f"{figures['best_oa']:.2f} %"
     part = clouds.name.partition("/")[2]  # the category or the fold
     print_line(

@@ -41,7 +41,7 @@ def view(
     files: list[Path] = typer.Argument(metavar="FILE...", help="Clouds or meshes."),
     model: Path = typer.Option(Path(FIRST), "--model", help="Packed model, or the name of a shipped one."),
 ) -> None:
-    """Open a page with a point cloud and what a model makes of it.
+    """Open a page with a point cloud and the predictions of a model.
 
     Example: bipointnet view scan.ply --model local-small-modelnet40
     """

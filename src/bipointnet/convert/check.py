@@ -110,8 +110,8 @@ def _check_bits(after: _Run, plain_max: bool) -> Iterator[str]:
             found = f"all input bits of the 1-bit layer {name} are {'+1' if signs.all() else '-1'} on the example"
             if not plain_max:
                 raise UserError(
-                    f"binarize: {found}, so that it reads nothing, expected both signs; it reads values of one sign, "
-                    f'such as distances or maxima; use exclude="{name}"'
+                    f"binarize: {found}, so they carry no information, expected both signs; the layer reads values of "
+                    f'one sign, such as distances or maxima; use exclude="{name}"'
                 )
             yield found
         elif bool((signs == signs[0]).all()) and not bool((rows == rows[0]).all()):
@@ -147,11 +147,11 @@ def _check_inputs(before: _Run, after: _Run) -> Iterator[str]:
         if moving and not any(_moves(after, other, 0.0) for other in moving):
             lost = _where_lost(after, moving)
             if lost is None:
-                yield f"input {i} does not move the output on the example"
+                yield f"input {i} does not affect the output on the example"
                 continue
             raise UserError(
-                f"binarize: input {i} moves the output of {before.name} but not of the 1-bit network, expected both; "
-                f'it vanishes in the signs that the layer {lost} reads; use exclude="{lost}"'
+                f"binarize: input {i} affects the output of {before.name} but not that of the 1-bit network, expected "
+                f'both; it is lost in the signs that the layer {lost} reads; use exclude="{lost}"'
             )
 
 

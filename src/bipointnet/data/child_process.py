@@ -118,7 +118,9 @@ def _idle_child(path: Path) -> _Child:
             start_new_session=True,  # Ctrl-C in a terminal reaches the parent only, which then stops the child
         )
     except OSError as error:
-        raise UserError(f"{path}: cannot start {sys.executable} ({error.strerror}) to read this format") from error
+        raise UserError(
+            f"{path}: cannot start {sys.executable} ({error.strerror}) to read this format; check its permissions"
+        ) from error
     with _lock:
         _children.add(child)
     return child

@@ -2,7 +2,7 @@
 
 Signs of coordinates say little: three bits tell in which octant a neighbor is. So wherever coordinates join features of
 1 bit, they first pass a float layer of their own, with 3 inputs, and its signs join the features. PointNet++ in 1 bit
-has a float layer at its first level only. (benchmarks/README.md has the measurements.)
+has a float layer at its first level only. (docs/backbones.md has the measurements.)
 """
 
 from typing import NamedTuple, Unpack

@@ -126,10 +126,11 @@ ROOMS = (Level(8, 0.15, 32, (64, 64, 128)), Level(4, 0.35, 32, (128, 128, 256)),
 class PointNet2Segmenter(Segmenter):
     """PointNet++ that labels points: (B, N, in_channels), and (B,) with categories, -> Output.
 
-    Up: set abstractions as in PointNet2, and a PointNet over the last centers. Down: the features of the centers of a
-    level, interpolated at those of the level below, join the features there. The head reads, at each point, a float
-    layer on its channels, the interpolated features and those of the cloud. Coordinates that join features pass a
-    float layer first, as in LocalNet. Float in a 1-bit network: these layers and the last layer.
+    Encoder: set abstractions as in PointNet2, and a PointNet over the last centers. Decoder: the features of each level
+    are interpolated at the points of the next finer level and concatenated with its features. The head reads, at each
+    point, a float layer on its channels, the interpolated features and the global features. Coordinates pass through a
+    float layer before they are concatenated with features, as in LocalNet. Float in a 1-bit network: these layers and
+    the last layer.
 
     Args:
         num_classes: number of parts or classes.

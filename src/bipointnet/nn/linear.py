@@ -106,7 +106,7 @@ class BinaryLinear(nn.Module, Calibrated):
 
 
 def set_progress(model: nn.Module, fraction: float) -> None:
-    """Tell every bi-linear layer which fraction of the training is complete.
+    """Tell every 1-bit layer what fraction of the training is complete.
 
     Methods with a schedule, such as IRNet, update themselves; the others ignore it. Call it before every epoch of your
     own training loop. (`bipointnet train` does.)

@@ -41,11 +41,16 @@ def _imported_method(name: str, caller: str) -> Method:
             f"{caller}: method is {name!r}, but the module {module_name!r} has no {class_name!r}; expected a class"
         ) from error
     except (ImportError, ValueError, TypeError, SyntaxError) as error:
-        raise UserError(f"{caller}: method is {name!r}, which cannot be imported ({error})") from error
+        raise UserError(
+            f"{caller}: method is {name!r}, which cannot be imported ({error}); correct the module"
+        ) from error
     try:
         made = found() if isinstance(found, type) else found
     except TypeError as error:
-        raise UserError(f"{caller}: method is {name!r}, which cannot be made without arguments ({error})") from error
+        raise UserError(
+            f"{caller}: method is {name!r}, which cannot be created without arguments ({error}); give all its "
+            "arguments default values"
+        ) from error
     if not isinstance(made, Method):
         raise UserError(
             f"{caller}: method is {name!r}, found {type(made).__name__}; expected a subclass of bipointnet.Method"

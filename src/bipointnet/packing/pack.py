@@ -65,9 +65,10 @@ def export(
             "part" with categories, else "semantic" for normalize="none" and "part" otherwise.
         categories: names of the categories, in the order of the network's category input.
         parts: for each category, the indices of the classes that its points can have, ascending. Default: all classes.
-        training: facts about the training, any JSON value; for information only.
-        normalize: what the core does with each cloud: "sphere" moves its mean point, "box" the middle of its box to the
-            origin, and both scale its farthest point to distance 1; or "none".
+        training: facts about the training, a dictionary of JSON values. Logits do not depend on them; docs/format.md,
+            "Training facts", says what does.
+        normalize: what the core does with each cloud: "sphere" moves its mean point, "box" the center of its bounding
+            box to the origin, and both scale its farthest point to distance 1; or "none".
         max_points: the most points of a cloud that a prediction shall use, for task "classify"; of a larger cloud it
             takes a fixed sample. Default: all points.
         blocks: how scans are cut into blocks, for task "semantic"; without it, `bipointnet.label` refuses the model.

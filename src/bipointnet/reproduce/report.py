@@ -29,20 +29,23 @@ class Line(NamedTuple):
         return max(len(figure.ours) for figure in self.figures.values())
 
 
-def _value(result: dict[str, Any], key: str) -> float:
-    """An entry of result.json. A network for all categories has its scores in one place."""
+def _value(path: Path, result: dict[str, Any], key: str) -> float:
+    """An entry of the result of a run. A network for all categories has its scores in one place."""
     found = result.get(key, result.get("scores", {}).get(key))
     if not isinstance(found, int | float):
-        raise UserError(f"a result of {result.get('model')} has no {key}; delete its file to run it again")
+        raise UserError(
+            f"{path}: has no {key}; expected a result of `bipointnet train`; delete the file to run it again"
+        )
     return found
 
 
 def line(row: Row, results: Path) -> Line:
     """The figures of one row, from NAME-seed0.json, NAME-seed1.json, ..."""
-    found = [read_result(results / f"{row.name}-seed{seed}.json") for seed in range(row.seeds)]
-    done = [result for result in found if result is not None and (not row.corrupted or "corrupted_oa" in result)]
+    paths = [results / f"{row.name}-seed{seed}.json" for seed in range(row.seeds)]
+    found = [(path, read_result(path)) for path in paths]
+    done = [(path, result) for path, result in found if result and (not row.corrupted or "corrupted_oa" in result)]
     figures = {
-        name: Figure(row.paper.get(name), tuple(_value(result, key) for result in done))
+        name: Figure(row.paper.get(name), tuple(_value(path, result, key) for path, result in done))
         for name, key in row.figures.items()
     }
     return Line(row.label, row.data, row.seeds, figures)

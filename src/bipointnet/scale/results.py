@@ -50,7 +50,10 @@ class Results:
                     "choose another folder with -o"
                 )
         elif self._out.exists() and any(self._parts("part")):
-            raise UserError(f"{self._out}: holds Parquet files of something else; choose another folder with -o")
+            raise UserError(
+                f"{self._out}: holds part-*.parquet but no _job.json; expected an empty folder or results of this job; "
+                "choose another folder with -o"
+            )
         else:
             write_beside(path, json.dumps(job, indent=2).encode())
         remove_leftovers(self._out)

@@ -31,9 +31,10 @@ class RandomState:
 
     def restore(self, points_rng: Generator) -> None:
         if self.points.shape != points_rng.get_state().shape:
+            found = points_rng.device.type
+            before = "cpu" if found == "cuda" else "cuda"
             raise UserError(
-                f"the run stopped within an epoch on another kind of device, found {points_rng.device.type} now; "
-                "continue it there with --device"
+                f"the run was stopped within an epoch on {before}, found {found}; continue with --device {before}"
             )
         points_rng.set_state(self.points)
         set_state = torch.cuda.set_rng_state if points_rng.device.type == "cuda" else torch.set_rng_state

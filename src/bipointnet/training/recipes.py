@@ -9,8 +9,8 @@ auto: the default for your own files and built-in data; values that follow the n
 
 Measured on built-in shapes, 512 points, 1-bit PointNet (vanilla): accuracy on 40 new objects per class, mean over
 random draws. Means of six draws differ by about 1 % by chance. All rows: benchmarks/results/recipe-sweep.json.
-(Clouds were centered at their mean points. auto now centers them at the middle of their boxes, which is better by about
-3 % on shapes: benchmarks/results/normalization.json.)
+(Clouds were centered at their mean points. auto now centers their bounding boxes, which is better by about 3 %
+ on shapes: benchmarks/results/normalization.json.)
 
 | 50 clouds, 5 classes, 10 draws: batch 16, lr 0.01, 200 epochs, clip 1, smoothing 0.1, scale 1.25, shift 0.1 | 93.9 |
 | 100 epochs; 400 epochs                                           | 91.8; 95.2 |
