@@ -87,8 +87,8 @@ class Config:
     )
     model: str = _option(
         None,
-        "Backbone: pointnet-vanilla, pointnet, pointnet2, dgcnn, pointcnn, pointconv, local-tiny, local-small or "
-        "local-base (default: pointnet-vanilla; part, semantic: pointnet; labeled scans: pointnet2).",
+        "Model: pointnet, pointnet-vanilla, pointnet2, dgcnn, pointcnn, pointconv, local-tiny, local-small, "
+        "local-base.",
     )
     method: str = _option(
         "lsr", "Binarization: lsr, bnn, xnor, xnor++, bi-real, abc-net, ir-net, or package.module:Class; fp: float32."
@@ -131,13 +131,11 @@ class Config:
     unit: str | None = _option(None, "Labeled scans: unit of the coordinates: m, ft or us-ft (default: m).")
     recipe: str = _option(
         "tuned",
-        "Source of options that are not given: auto (by number of clouds), tuned or paper (default: auto for your own "
-        "files and built-in data, tuned for published data). This help shows the values of tuned.",
+        "Source of options not given: auto (by number of clouds), tuned, paper (default: tuned if data is published).",
     )
     center: str = _option(
         None,
-        "Origin of a cloud: mean (its mean point) or box (the center of its bounding box) (default: mean; task "
-        "classify with recipe auto: box).",
+        "Origin of a cloud: mean (its mean point), box (center of the bounding box; default of recipe auto).",
     )
     points: int = _option(
         None, "Points per cloud, drawn anew in every epoch (default: 1024; part: 2048; semantic: 4096).", least=1

@@ -111,7 +111,7 @@ def test_a_method_can_be_a_class_of_the_users_own(tmp_path, monkeypatch):
         ("my_own_methods:Nothing", "the module 'my_own_methods' has no 'Nothing'; expected a class"),
         ("nowhere.at.all:Mine", "there is no module 'nowhere'; expected package.module:Class; add the folder"),
         ("my_own_methods:other", "found int; expected a subclass of bipointnet.Method"),
-        ("my_own_methods:Needs", "cannot be made without arguments (size is missing)"),
+        ("my_own_methods:Needs", "cannot be created without arguments (size is missing)"),
         (":Mine", "cannot be imported"),
     ],
 )

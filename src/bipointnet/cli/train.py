@@ -101,7 +101,12 @@ def train(
     per class, or a manifest (CSV or JSON). With --task semantic it may also be a
     folder of labeled scans: LAS with classification, PLY with labels, ...
 
-    Options override the TOML file, which overrides the recipe.
+    The backbone is pointnet-vanilla for classification, pointnet for labels of
+    points, and pointnet2 for labeled scans, unless --model names another one.
+
+    Options override the TOML file, which overrides the recipe. The recipe is auto
+    for your own files and built-in data. This help shows the values of tuned.
+
     `--category each` and `--fold each` train one network per category or fold.
 
     Example: bipointnet train data/chairs -o runs/chairs
