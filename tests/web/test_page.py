@@ -152,8 +152,8 @@ def test_samples_follow_the_task_of_the_model(browser, tmp_path):
     wait(page)
     assert page.is_hidden("#error")
     visible = [each.inner_text() for each in page.locator("#samples button").all() if each.is_visible()]
-    assert visible == ["room"]
-    assert page.inner_text("#facts").startswith("room.ply: 16,000 points")
+    assert visible == ["generated room"]
+    assert page.inner_text("#facts").startswith("generated room.ply: 16,000 points")
     assert page.locator("#bars .bar").count() > 3
     page.select_option("#model", MODELS[0])
     wait(page)

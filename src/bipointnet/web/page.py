@@ -135,7 +135,8 @@ def _ply(cloud: Cloud) -> bytes:
 
 def _room_sample() -> dict[str, Any]:
     room, _ = make_room(np.random.default_rng(ROOM_SEED), ROOM_POINTS)
-    return _sample("room.ply", _ply(Cloud(np.round(room[:, :3], 2), colors=np.round(room[:, 3:], 2))), "z", room=True)
+    cloud = Cloud(np.round(room[:, :3], 2), colors=np.round(room[:, 3:], 2))
+    return _sample("generated room.ply", _ply(cloud), "z", room=True)
 
 
 def _built_in_sample(number: int) -> dict[str, Any]:
