@@ -192,6 +192,14 @@ def test_parts_and_rooms_are_labeled(page, tmp_path):
     assert page.is_hidden("#category")
     shares = [float(text.rstrip(" %")) for text in page.locator(".bar small").all_inner_texts()]
     assert sum(shares) == pytest.approx(100, abs=1)
+    is_on_top = """mark => {
+        mark.scrollIntoView();
+        const { x, y, width, height } = mark.getBoundingClientRect();
+        return document.elementFromPoint(x + width / 2, y + height / 2) === mark;
+    }"""
+    colors = page.locator(".bar b").all()
+    assert colors
+    assert all(color.evaluate(is_on_top) for color in colors), "something covers the color of a class"
 
 
 def test_a_mesh_is_labeled_by_its_points(page, tmp_path):

@@ -150,7 +150,7 @@ function legendEntry(kind, total) {
   const entry = bar("button", kind.name, kind.points / total);
   const mark = document.createElement("b");
   mark.style.background = kind.color;
-  entry.prepend(mark);
+  entry.firstChild.after(mark); // above the bar
   const hide = hidden => {
     kind.hidden = hidden;
     entry.setAttribute("aria-pressed", !hidden);
