@@ -54,11 +54,13 @@ def test_predict_without_a_model_uses_the_default_and_says_so_once(place):
     assert done.returncode == 0
     card = shipped.card(DEFAULT)
     first, *warnings = done.stderr.splitlines()
-    assert first == (
-        f"Model: {DEFAULT}, {card['classes']} classes, trained on {card['trained_on']} with {card['up']} up; "
-        "choose another with --model"
-    )
+    trained = f"Model: {DEFAULT}, {card['classes']} classes, trained on {card['trained_on']} with {card['up']} up"
+    on_axis = "(if another axis points up in your files, name it with --up)"
+    assert first == f"{trained} {on_axis}; choose another with --model"
     assert all(line.startswith("warning: ") for line in warnings)
+    assert run("predict", "y.npy", "--up", "z", cwd=place).stderr.splitlines()[0] == (
+        f"{trained}; choose another with --model"
+    )
     named = run("predict", "x.npy", "y.npy", "--model", DEFAULT, cwd=place)
     assert named.stdout == done.stdout
     assert "Model:" not in named.stderr

@@ -143,12 +143,12 @@ def open_predictor(path: Path) -> "Predictor":
     return open_model(path)
 
 
-def print_default_model(name: str) -> None:
-    """Say on stderr which shipped model is used, because none was given."""
+def print_default_model(name: str, on_axis: str = "") -> None:
+    """Say on stderr which shipped model is used, because none was given. on_axis: what to add about its up axis."""
     card = shipped.card(name)
     err.print(
-        f"Model: {card['name']}, {card['classes']} classes, trained on {card['trained_on']} with {card['up']} up; "
-        "choose another with --model",
+        f"Model: {card['name']}, {card['classes']} classes, trained on {card['trained_on']} with {card['up']} up"
+        f"{on_axis}; choose another with --model",
         highlight=False,
         soft_wrap=True,
     )

@@ -96,7 +96,8 @@ def predict(
     if not inputs:
         raise UserError("no files were named; expected FILE arguments, or a list with --files-from")
     if model is None:
-        print_default_model(shipped.DEFAULT_CLASSIFIER)
+        on_axis = "" if up else " (if another axis points up in your files, name it with --up)"
+        print_default_model(shipped.DEFAULT_CLASSIFIER, on_axis)
     if folder is not None:
         from bipointnet.scale.jobs import classify_job
 
