@@ -4,7 +4,7 @@
 
 llvm-mca gives the cycles of the inner loop of the NEON kernel, which handles two outputs of the layer for one block of
 128 codes. How often it runs depends on the cloud: on its number of distinct codes, and on how soon outputs fire. This
-is counted on built-in objects with a packed PointNet without T-Nets. The pooled layer takes about 60 % of a prediction.
+is counted on built-in objects with a packed PointNet without T-Nets. The pooled layer takes most of a prediction.
 
 Needs g++-aarch64-linux-gnu and llvm-mca. Writes benchmarks/results/board-estimates.json.
 """

@@ -21,6 +21,10 @@ These packed models come with the package. They need no PyTorch. Every command t
 names, and so does `bipointnet.load`; a file of the same name has precedence. This page is written from their cards by
 `benchmarks/model_cards.py`.
 
+The time on a card is the median of single calls of `predict` or `segment` in Python. It includes normalization and
+the choice of points. The speed tables of README and of [backbones](backbones.md) time the network alone, from
+normalized coordinates to logits, so their times are shorter.
+
 ```
 bipointnet models                                    # the list
 bipointnet models {default}        # one card
@@ -55,7 +59,7 @@ def table_of(cards: list[dict[str, Any]]) -> str:
     lines = ["| name | task | classes | bytes | accuracy | trained on |", "|---|---|---|---|---|---|"]
     lines += [
         f"| [`{card['name']}`](#{card['name']}) | {card['task']} | {card['classes']} | {card['bytes']:,} | "
-        f"{card['accuracy']['file']:.1f} %{'' if card['task'] == 'classify' else ' mIoU'} | {card['trained_on']} |"
+        f"{card['accuracy']['file']:.2f} %{'' if card['task'] == 'classify' else ' mIoU'} | {card['trained_on']} |"
         for card in cards
     ]
     return "\n".join(lines)
@@ -67,7 +71,7 @@ def section(card: dict[str, Any]) -> str:
     trainings = "; ".join(
         f"{each['last_epoch']:.2f} % (seed {each['seed']}; {each['note']})" for each in accuracy["trainings"]
     )
-    limits = "\n".join(f"| {limit['clouds']} | {limit['accuracy']:.1f} % |" for limit in card["limits"])
+    limits = "\n".join(f"| {limit['clouds']} | {limit['accuracy']:.2f} % |" for limit in card["limits"])
     notes = "\n".join(f"- {note}" for note in card["notes"])
     return f"""\
 ## {card["name"]}
@@ -86,7 +90,7 @@ def section(card: dict[str, Any]) -> str:
 
 | test clouds | {accuracy["metric"]} |
 |---|---|
-| as they are | {accuracy["file"]:.1f} % |
+| as they are | {accuracy["file"]:.2f} % |
 {limits}
 """
 

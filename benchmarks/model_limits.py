@@ -1,4 +1,4 @@
-"""Measure a shipped model on test clouds as they are, turned, cut in half and corrupted; the figures go into its card.
+"""Measure a shipped model on test clouds as they are, rotated, cut in half and corrupted; the figures go into its card.
 
     python benchmarks/model_limits.py pointnet-vanilla-shapes --data shapes
     python benchmarks/model_limits.py pointnet-vanilla-modelnet40 --data modelnet40_ply_hdf5_2048
@@ -38,7 +38,7 @@ CALLS, WARM_UP = 400, 50
 ONE_SIDE = "only one side: half of the points removed"
 
 
-def turned(clouds: np.ndarray, angles: np.ndarray, up: str) -> np.ndarray:
+def rotated(clouds: np.ndarray, angles: np.ndarray, up: str) -> np.ndarray:
     """Clouds (B, N, 3), each rotated by its angle (B,) in radians about the up axis."""
     first, second = ((AXES.index(up) + step) % 3 for step in (1, 2))
     cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
@@ -50,17 +50,17 @@ def turned(clouds: np.ndarray, angles: np.ndarray, up: str) -> np.ndarray:
 
 def one_side(clouds: np.ndarray, angles: np.ndarray, up: str) -> np.ndarray:
     """The indices (B, n) of half of the points of each cloud (B, 2n, 3): the farthest along a horizontal direction."""
-    along = turned(clouds, -angles, up)[..., (AXES.index(up) + 1) % 3]  # (B, 2n)
+    along = rotated(clouds, -angles, up)[..., (AXES.index(up) + 1) % 3]  # (B, 2n)
     return np.sort(np.argsort(-along, axis=1, kind="stable")[:, : clouds.shape[1] // 2], axis=1)
 
 
-def turnings(clouds: np.ndarray, angles: np.ndarray, up: str) -> dict[str, np.ndarray]:
-    """Clouds turned about the up axis, by random angles and by others, under the names of the limits."""
+def rotations(clouds: np.ndarray, angles: np.ndarray, up: str) -> dict[str, np.ndarray]:
+    """Clouds rotated about the up axis, by random angles and by others, under the names of the limits."""
     quarter = np.full(len(clouds), np.pi / 2)
     return {
-        "turned about the up axis by a random angle": turned(clouds, angles, up),
-        "turned about the up axis by 90 degrees": turned(clouds, quarter, up),
-        "turned about the up axis by 180 degrees": turned(clouds, 2 * quarter, up),
+        "rotated about the up axis by a random angle": rotated(clouds, angles, up),
+        "rotated about the up axis by 90 degrees": rotated(clouds, quarter, up),
+        "rotated about the up axis by 180 degrees": rotated(clouds, 2 * quarter, up),
     }
 
 
@@ -84,7 +84,7 @@ def measure_classifier(model: Model, data: str, fold: str | None) -> dict[str, A
     clouds, labels = test.points[:, :points], test.labels
     angles, twice = random_angles(clouds), test.points[:, : 2 * points]
     half = np.take_along_axis(twice, one_side(twice, angles, up)[..., None], axis=1)
-    changed = turnings(clouds, angles, up) | other_axes(clouds, up) | {ONE_SIDE: half}
+    changed = rotations(clouds, angles, up) | other_axes(clouds, up) | {ONE_SIDE: half}
 
     def accuracy(inputs: np.ndarray) -> float:
         return round(100 * float((model.predict(inputs).labels == labels).mean()), 2)
@@ -112,7 +112,7 @@ def measure_segmenter(model: Model, data: str, fold: str | None) -> dict[str, An
     half = one_side(clouds, angles, up)
     # Blocks of rooms have their place in the room, too, which stays.
     kind = "" if model.task == "part" else "each block "
-    changed = {f"{kind}{text}": (inputs, truth) for text, inputs in turnings(clouds, angles, up).items()}
+    changed = {f"{kind}{text}": (inputs, truth) for text, inputs in rotations(clouds, angles, up).items()}
     if model.task == "part":
         changed |= {text: (inputs, truth) for text, inputs in other_axes(clouds, up).items()}
     else:

@@ -23,6 +23,7 @@ Written by `python benchmarks/results_page.py` from the files in [benchmarks/res
 with exactly these options yet; [backbones](backbones.md) and [segmentation](segmentation.md) have earlier trainings.
 `paper` is BiPointNet (Qin et al. 2021, arXiv:2010.05501). Rows named after a method and a pool use the paper's recipe,
 "our recipe" is the one in [benchmarks](../benchmarks/README.md), with EMA-max over distinct codes.
+OA is the overall accuracy, mIoU the mean intersection over union.
 
 """
 OTHERS = """## Other ways to make point networks efficient
@@ -59,6 +60,7 @@ def deployed(results: Path) -> str:
         "",
         f"PointNet vanilla, {machine}, best call, all variants in one run, random weights",
         "(`python benchmarks/deploy.py`). (a) runs in ONNX Runtime. The pool counts points as in the paper.",
+        "Compare times and ratios only within this table: those of other pages are from other runs.",
         "",
         "| variant | kB | smaller | us | faster | paper: smaller | paper: faster (Cortex-A72) |",
         "|---|---|---|---|---|---|---|",

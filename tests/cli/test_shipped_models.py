@@ -33,7 +33,7 @@ def test_models_lists_what_the_cards_say():
     assert [card["name"] for card in cards] == shipped.names()
     for card in cards:
         (line,) = [line for line in shown.splitlines() if card["name"] in line]
-        figures = (card["task"], str(card["classes"]), f"{card['bytes']:,}", f"{card['accuracy']['file']:.1f} %")
+        figures = (card["task"], str(card["classes"]), f"{card['bytes']:,}", f"{card['accuracy']['file']:.2f} %")
         assert all(text in line for text in (*figures, card["trained_on"]))
 
 
@@ -43,7 +43,7 @@ def test_a_card_is_printed_as_a_whole(name):
     assert json.loads(succeed("models", name, "--json")) == card
     shown = succeed("models", name)
     texts = [card[key] for key in ("name", "title", "data", "license", "recipe", "up")]
-    figures = [f"{limit['accuracy']:.1f} %" for limit in card["limits"]]
+    figures = [f"{limit['accuracy']:.2f} %" for limit in card["limits"]]
     figures += [f"{each['last_epoch']:.2f} %" for each in card["accuracy"]["trainings"]]
     for text in [*texts, *figures, *card["notes"], *(limit["clouds"] for limit in card["limits"])]:
         assert text in shown, text

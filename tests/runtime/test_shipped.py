@@ -101,10 +101,10 @@ def test_readme_has_the_limits_of_the_default_model():
     card = shipped.card(shipped.DEFAULT_CLASSIFIER)
     limits = {limit["clouds"]: limit["accuracy"] for limit in card["limits"]}
     text = " ".join((ROOT / "README.md").read_text().split())
-    turned = limits["turned about the up axis by a random angle"]
+    rotated = limits["rotated about the up axis by a random angle"]
     cut = limits["only one side: half of the points removed"]
     whole = card["accuracy"]["file"]
-    assert f"is {whole:.1f} % accurate on its test clouds, {turned:.1f} % if these are rotated" in text
+    assert f"is {whole:.1f} % accurate on its test clouds, {rotated:.1f} % if these are rotated" in text
     assert f"and {cut:.1f} % if only one side" in text
 
 

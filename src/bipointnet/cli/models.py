@@ -31,7 +31,7 @@ def _print_list(cards: list[dict[str, Any]]) -> None:
     columns = {"name": "left", "task": "left", "classes": "right", "bytes": "right", "accuracy": "right"}
     table = empty_table("Shipped models", columns | {"trained on": "left"})
     for card in cards:
-        accuracy = f"{card['accuracy']['file']:.1f} %" + ("" if card["task"] == "classify" else " mIoU")
+        accuracy = f"{card['accuracy']['file']:.2f} %" + ("" if card["task"] == "classify" else " mIoU")
         figures = f"{card['classes']}", f"{card['bytes']:,}", accuracy
         table.add_row(plain(card["name"]), card["task"], *figures, plain(card["trained_on"]))
     out.print(table)
@@ -58,7 +58,7 @@ def _print_card(card: dict[str, Any]) -> None:
     for note in card["notes"]:
         print_line(plain(f"Note: {note}"))
     table = empty_table("", {"test clouds": "left", accuracy["metric"]: "right"})
-    table.add_row("as they are", f"{accuracy['file']:.1f} %")
+    table.add_row("as they are", f"{accuracy['file']:.2f} %")
     for limit in card["limits"]:
-        table.add_row(plain(limit["clouds"]), f"{limit['accuracy']:.1f} %")
+        table.add_row(plain(limit["clouds"]), f"{limit['accuracy']:.2f} %")
     out.print(table)

@@ -33,7 +33,7 @@ OURS: dict[str, Any] = {
     "shift": 0.1,
 }
 OURS_POINTNET = OURS | {"gradient": "polynomial"}  # which gained nothing in PointNet++
-# Networks that label points. Rooms are turned about the up axis; objects of ShapeNet Part all face the same way.
+# Networks that label points. Rooms are rotated about the up axis; objects of ShapeNet Part all face the same way.
 OURS_PARTS: dict[str, Any] = {"recipe": "tuned", "epochs": 80, "batch": 64, "lr": 2e-3, "scale": 1.25, "shift": 0.1}
 OURS_ROOMS: dict[str, Any] = {
     "recipe": "tuned",
@@ -266,12 +266,12 @@ def _robustness() -> Table:
     for model in ("pointnet-vanilla", "local-small", "pointnet2"):
         ours = replace(our_row(model), corrupted=True)
         rows += [replace(our_float_row(model), corrupted=True), ours, _changed(ours, "augmented", AUGMENTED)]
-        rows += [_changed(ours, "turned", AUGMENTED | {"rotate": 180.0})] if model == "local-small" else []
+        rows += [_changed(ours, "rotated", AUGMENTED | {"rotate": 180.0})] if model == "local-small" else []
     notes = (
         "Corrupted OA: the mean over the seven corruptions of ModelNet-C (Ren, Pan and Liu 2022, arXiv:2202.03377) and "
         "five severities, generated here.",
         "Augmented: jitter 0.02, up to half of the points dropped, rotations about the up axis of up to 15 degrees.",
-        "Turned: the same with any rotation about the up axis.",
+        "Rotated: the same with any rotation about the up axis.",
     )
     return Table("Robustness on ModelNet40", tuple(rows), notes)
 
