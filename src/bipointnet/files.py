@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
+from typing import IO
 
 try:
     import fcntl
@@ -84,6 +85,18 @@ def replacing(path: Path) -> Iterator[Path]:
             os.replace(temporary, target)
         except OSError as error:
             raise _naming(path, error) from error
+
+
+def lock(file: IO[bytes]) -> bool:
+    """Lock a file until it is closed; False if it is locked already. True where there are no locks."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            return True
+    return True
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -152,7 +152,8 @@ def test_points_without_a_return_are_left_out_or_refused(tmp_path: Path) -> None
     assert cloud.fields["intensity"].tolist() == [7, 10]
     assert cloud.kept is not None
     assert cloud.kept.tolist() == [0, 3]
-    assert clouds.dropped_note(cloud) == "2 of 4 points have no finite coordinates and were left out"
+    notes = clouds.dropped_notes(cloud.dropped, len(cloud.points))
+    assert notes == ["2 of 4 points have no finite coordinates and were left out"]
     sentence = (
         "2 of 4 points with a NaN or infinite coordinate, the first is point 1 (counted from 0), expected none because"
     )

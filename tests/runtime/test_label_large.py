@@ -97,7 +97,7 @@ def check_law(model: Model, case: Case, folder: Path, threads: int = 1) -> np.nd
 
     target, expected = (folder / name / f"b{case.source.suffix}" for name in ("new", "expected"))
     options: Any = {"memory": case.memory, "threads": threads, "progress": progress}
-    counts = label_tile(model, case.source, target, codes=CODES, **options)
+    counts = label_tile(model, case.source, target, codes=CODES, **options).counts
     cloud = read(case.source)
     labels = bipointnet.label(model, cloud)
     np.testing.assert_array_equal(counts, np.bincount(labels, minlength=CLASSES))
@@ -168,7 +168,7 @@ def test_codes_units_and_the_target(tmp_path: Path) -> None:
     cloud = read(source)
     codes = np.arange(CLASSES) % 5 + 200
     expected = bipointnet.label(model, Cloud(in_meters(cloud.points, "us-ft")))
-    counts = label_tile(model, source, source, codes=codes.tolist(), unit="us-ft", memory=100_000)
+    counts = label_tile(model, source, source, codes=codes.tolist(), unit="us-ft", memory=100_000).counts
     np.testing.assert_array_equal(counts, np.bincount(expected, minlength=CLASSES))
     np.testing.assert_array_equal(laspy.read(source).classification, codes[expected])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.las"]
@@ -345,7 +345,7 @@ from pathlib import Path
 import bipointnet
 from bipointnet.runtime.label_large import label_tile
 model, source, target = bipointnet.load(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
-counts = label_tile(model, source, target, codes=range(6), memory=256 << 20)
+counts = label_tile(model, source, target, codes=range(6), memory=256 << 20).counts
 status = Path("/proc/self/status").read_text()
 print(json.dumps([counts.tolist(), int(status.partition("VmHWM:")[2].split()[0])]))
 """

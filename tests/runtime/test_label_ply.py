@@ -79,7 +79,7 @@ def test_labels_are_those_of_the_whole_tile_and_all_else_is_kept(
         model = hash_model(LAYOUT, int(rng.choice([8, 64])))
         expected = bipointnet.label(model, whole)
         memory = int(rng.choice([1, 20_000, 1 << 30]))
-        counts = label_tile(model, source, tmp_path / "b.ply", memory=memory)
+        counts = label_tile(model, source, tmp_path / "b.ply", memory=memory).counts
         np.testing.assert_array_equal(counts, np.bincount(expected, minlength=CLASSES))
         check_copy(source, tmp_path / "b.ply", expected, model.classes)
         again = (tmp_path / "b.ply").read_bytes()

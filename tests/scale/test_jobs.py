@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -15,14 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import complaint, run, succeed
-from job_files import MODEL, children, is_worker, rows_of, run_with_kills, write_clouds
+from job_files import MODEL, Dying, children, is_worker, rows_of, run_with_kills, write_clouds
 
 import bipointnet
 from bipointnet import scale
 from bipointnet.data.shapes import held_out
 from bipointnet.errors import UserError
 from bipointnet.evaluation.predictor import PackedPredictor
-from bipointnet.scale import local
+from bipointnet.scale import jobs, local
 from bipointnet.scale import work as work_module
 from bipointnet.scale.work import Classify, Row, Work
 
@@ -88,6 +87,86 @@ def test_only_changed_content_is_done_again(tmp_path: Path):
     }
 
 
+def test_rows_of_files_that_are_out_of_reach_stay(tmp_path: Path):
+    """A disk that is not mounted when a job is started again must not cost its rows."""
+    files = write_clouds(tmp_path / "clouds", 12)
+    out = tmp_path / "out"
+    scale.predict(files, MODEL, out, workers=1)
+    before = rows_of(out)
+    (tmp_path / "clouds").rename(tmp_path / "away")
+    outcome = scale.predict(files, MODEL, out, workers=1)
+    assert (outcome.done, outcome.skipped, outcome.errors) == (12, 12, [])
+    assert rows_of(out) == before
+
+
+def test_spellings_of_a_path_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write_clouds(tmp_path / "clouds", 2)
+    monkeypatch.chdir(tmp_path)
+    assert scale.predict(["clouds/0000.npy", "./clouds/0000.npy"], MODEL, "out", workers=1).done == 1
+    outcome = scale.predict(["clouds//0000.npy", "clouds/../clouds/0001.npy"], MODEL, "out", workers=1)
+    assert (outcome.done, outcome.skipped) == (2, 1)
+
+
+def test_two_jobs_do_not_write_to_one_folder(clouds: list[Path], tmp_path: Path):
+    def second(done: int, total: int) -> None:
+        with pytest.raises(UserError, match="another job writes its results there"):
+            scale.predict(clouds[4:6], MODEL, tmp_path / "out", workers=1)
+
+    assert scale.predict(clouds[:4], MODEL, tmp_path / "out", workers=1, progress=second).done == 4
+    assert scale.predict(clouds[4:6], MODEL, tmp_path / "out", workers=1).done == 2
+    assert len(rows_of(tmp_path / "out")) == 6
+
+
+def test_a_folder_of_another_job_is_refused(clouds: list[Path], tmp_path: Path):
+    out = tmp_path / "out"
+    scale.predict(clouds[:2], MODEL, out, workers=1)
+    (out / "part-of-a-report.parquet").write_bytes(b"not ours")
+    assert scale.predict(clouds[:2], MODEL, out, workers=1).skipped == 2
+    written = json.loads((out / "_job.json").read_text())
+    for content, sentence in (
+        (b"", "_job.json: is damaged"),
+        (b"[]", "_job.json: is damaged"),
+        (json.dumps(written | {"model": "x"}).encode(), "results of another model; expected those of this job"),
+        (json.dumps(written | {"version": "0.0"}).encode(), "results of another version of bipointnet, 0.0;"),
+    ):
+        (out / "_job.json").write_bytes(content)
+        with pytest.raises(UserError, match=re.escape(sentence)):
+            scale.predict(clouds[:2], MODEL, out, workers=1)
+    (out / "_job.json").write_text(json.dumps(written))
+    assert scale.predict(clouds[:2], MODEL, out, workers=1).skipped == 2
+
+
+def test_all_workers_have_files_if_there_are_few(clouds: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Chunks are so small that no worker waits while another one has most of the files."""
+    given: list[list[str]] = []
+    run_local = jobs.run_local
+    monkeypatch.setattr(
+        jobs, "run_local", lambda work, chunks, workers: (given.extend(chunks), run_local(work, chunks, workers))[1]
+    )
+    scale.predict(clouds[:24], MODEL, tmp_path / "out", workers=2)
+    assert [len(chunk) for chunk in given] == [3] * 8
+
+
+class Replacing(Classify):
+    """Replaces the file once it has read it."""
+
+    def use(self, file: Path) -> Row:
+        found = super().use(file)
+        other = file.with_suffix(".new")
+        other.write_bytes(file.read_bytes())
+        other.rename(file)
+        return found
+
+
+def test_a_file_that_changes_while_it_is_read_becomes_an_error(tmp_path: Path):
+    (file,) = write_clouds(tmp_path, 1)
+    (expected,) = Classify(MODEL.read_bytes()).rows([str(file)])
+    (row,) = Replacing(MODEL.read_bytes()).rows([str(file)])
+    assert set(row) == set(expected)
+    assert row["error"] == f"{file}: changed while it was read; expected a finished file; start the job again"
+    assert row["label"] is None
+
+
 def test_bad_files_become_rows_and_are_tried_again(tmp_path: Path):
     """5 % of the files are damaged; the others are classified. The next job classifies repaired ones."""
     files = write_clouds(tmp_path / "clouds", 100)
@@ -149,22 +228,6 @@ def test_a_cloud_that_cannot_be_classified_does_not_affect_others(clouds: list[P
     assert [row["label"] for row in found] == [None if i == 4 else row["label"] for i, row in enumerate(expected)]
     assert [row["error"] for row in found] == [None] * 4 + ["the bad one"] + [None] * 4
     assert all(set(row) == set(expected[0]) for row in found)
-
-
-class Dying(Classify):
-    """Kills its own process once for each of some files; a flag on disk remembers that."""
-
-    def __init__(self, model: bytes, flags: str, deaths: int) -> None:
-        super().__init__(model)
-        self._flags, self._deaths = flags, deaths
-
-    def use(self, file: Path) -> Row:
-        flag = Path(self._flags) / file.name
-        done = len(flag.read_text()) if flag.exists() else 0
-        if int(file.stem) % 10 == 3 and done < self._deaths:
-            flag.write_text("x" * (done + 1))
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().use(file)
 
 
 def chunks_of(files: list[Path], size: int) -> list[list[str]]:
@@ -267,6 +330,12 @@ def test_random_kills_of_workers_and_drivers_change_no_row(tmp_path: Path):
         assert not list(stormy.glob(".bipointnet-*")), "no half-written file is left"
 
 
+def test_files_in_the_current_folder_are_not_imported(clouds: list[Path], tmp_path: Path):
+    """Workers are Python programs, which would prefer them to the standard library."""
+    (tmp_path / "queue.py").write_text("print('not the standard library')")
+    assert "2 files done" in succeed("predict", *clouds[:2], "-m", MODEL, "-o", "out", cwd=tmp_path)
+
+
 def test_workers_end_with_the_process_that_started_them(clouds: list[Path], tmp_path: Path):
     command = [sys.executable, "-c", JOB, str(clouds[0].parent), str(MODEL), str(tmp_path / "out")]
     driver = subprocess.Popen(command)
@@ -335,7 +404,11 @@ def test_mistakes_get_one_sentence(clouds: list[Path], undisturbed: Path, tmp_pa
     job = ["predict", clouds[0], "-m", MODEL]
     assert "--workers are for jobs; expected -o FOLDER" in complaint(*job, "--workers", "2")
     assert "engine is 'spark'; expected one of local, ray" in complaint(*job, "-o", tmp_path / "o", "--engine", "spark")
-    assert "holds results of another model or of other options" in complaint(*job, "-o", undisturbed, "--strict")
+    assert "holds results of other options; expected those of this job" in complaint(
+        *job, "-o", undisturbed, "--strict"
+    )
+    assert "expected the engine ray" in complaint(*job, "-o", tmp_path / "o", "--address", "auto")
+    assert "standard input cannot be part of a job" in complaint("predict", "-", "-m", MODEL, "-o", tmp_path / "o")
     (tmp_path / "file").write_text("")
     assert "a file; expected a folder for the results" in complaint(*job, "-o", tmp_path / "file")
     assert "no files were named" in complaint("predict", "-m", MODEL)

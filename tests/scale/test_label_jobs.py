@@ -1,6 +1,7 @@
 """Jobs that label tiles: a labeled copy of each in its place, once, whatever is damaged or stopped."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,19 +21,26 @@ from bipointnet.data.blocks import BlockLayout
 from bipointnet.data.class_tables import ClassTable
 from bipointnet.data.clouds import Cloud, read
 from bipointnet.data.scan_facts import ScanFacts
+from bipointnet.data.scan_files import find_scans
+from bipointnet.data.summary import Skipped
 from bipointnet.errors import UserError
 from bipointnet.models import ScenePointNet
 from bipointnet.packing import pack
 from bipointnet.scale.work import LabelFiles, Row
+from bipointnet.viz import labeled
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A packed model for tiles, as if it had been trained on them."""
+    return write_model(tmp_path_factory.mktemp("model") / "tiles.bpn")
+
+
+def write_model(path: Path, unit: str | None = None) -> Path:
+    """unit: of the scans that it was trained on."""
     torch.manual_seed(0)
     network = ScenePointNet(3, linear="lsr", pool="ema-max", in_channels=3, tnets=False)
-    facts = ScanFacts(ClassTable(NAMES, tuple((code,) for code in CODES)), None, (), "files", None, 2.0)
-    path = tmp_path_factory.mktemp("model") / "tiles.bpn"
+    facts = ScanFacts(ClassTable(NAMES, tuple((code,) for code in CODES)), None, (), "files", unit, 2.0)
     pack.export(
         shaken(network, 3),
         path,
@@ -82,7 +90,7 @@ def test_every_tile_gets_a_labeled_copy_in_its_place(model: Path, tiles: Path, t
         target = out / Path(path).relative_to(tiles)
         assert row["output"] == str(target)
         if target.suffix == ".ply":
-            assert np.array_equal(read(target).fields["label"], labels)
+            assert np.array_equal(read(target).fields["label"], np.array(CODES)[labels])
             continue
         before, after = laspy.read(path), laspy.read(target)
         np.testing.assert_array_equal(after.classification, np.array(CODES)[labels])
@@ -134,10 +142,10 @@ def test_the_copy_of_a_ply_of_text_keeps_all_else(model: Path, tmp_path: Path, e
     assert not scale.segment([tmp_path / "a.ply"], model, tmp_path / "out", workers=1).errors
     labels = bipointnet.label(bipointnet.load(model), tmp_path / "a.ply").tolist()
     expected = text.replace("comment label 3 is old\n", "").replace("property short label\n", "")
-    names = "".join(f"comment label {number} is {name}\n" for number, name in enumerate(NAMES))
+    names = "".join(f"comment label {code} is {name}\n" for code, name in zip(CODES, NAMES, strict=True))
     expected = expected.replace("1.0\n", f"1.0\n{names}").replace("uchar shade\n", "uchar shade\nproperty int label\n")
     rows = ("1 7 2 3 200", "nan 7 2 3 100", "2.25 7 2 3.5 0", "3 9 1e1 3 255")
-    for row, label in zip(rows, (labels[0], -1, *labels[1:]), strict=True):
+    for row, label in zip(rows, (CODES[labels[0]], -1, *(CODES[label] for label in labels[1:])), strict=True):
         words = row.split()
         expected = expected.replace(row, " ".join([words[0], *words[2:], str(label)]))
     assert (tmp_path / "out" / "a.ply").read_bytes() == expected.replace("\n", ending).encode()
@@ -209,18 +217,111 @@ def copies_in(out: Path) -> dict[Path, bytes]:
     return {path.relative_to(out): path.read_bytes() for path in files}
 
 
-def test_a_job_never_overwrites_its_tiles(model: Path, tmp_path: Path):
+def test_a_job_overwrites_no_other_files(model: Path, tmp_path: Path):
+    file = write_tile(tmp_path / "tiles" / "a.las", Tile(0, 500))
+    with pytest.raises(UserError, match=r"a\.las: is in the folder for the results; expected scans outside of it"):
+        scale.segment([file], model, tmp_path)
+    kept = write_tile(tmp_path / "out" / "a.las", Tile(1, 500))
+    before = kept.read_bytes()
+    with pytest.raises(UserError, match=r"its labeled copy would replace .*a\.las; expected a folder without such"):
+        scale.segment([file], model, tmp_path / "out")
+    assert kept.read_bytes() == before
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "_job.json").write_text("")
+    (tmp_path / "linked" / "a.las").symlink_to(file)
+    work = LabelFiles(model.read_bytes(), out=str(tmp_path / "linked"))
+    assert "would be overwritten by its labeled copy" in work.row(str(file))["error"]
+
+
+def test_labeled_copies_are_no_input(model: Path, tmp_path: Path):
+    """Neither for a job that is started again with results below the scans, nor for training."""
+    for number in range(3):
+        write_tile(tmp_path / "tiles" / f"{number}.las", Tile(number, 500))
+    job = ("segment", "tiles", "-m", model, "-o", "tiles/labeled", "--workers", "1", "--json")
+    assert json.loads(succeed(*job, cwd=tmp_path))["done"] == 3
+    again = json.loads(succeed(*job, cwd=tmp_path))
+    assert (again["done"], again["skipped"]) == (3, 3)
+    assert len(list((tmp_path / "tiles" / "labeled").rglob("*.las"))) == 3
+    found = find_scans(tmp_path / "tiles")
+    assert [source.name for source in found.sources] == ["0.las", "1.las", "2.las"]
+    assert found.skipped == (Skipped("labeled/", "labels that `segment` wrote"),)
+
+
+def test_a_copy_that_is_gone_is_made_again(model: Path, tiles: Path, tmp_path: Path):
+    files = sorted(tiles.rglob("*.las"))
+    first = scale.segment(files, model, tmp_path / "out", workers=1)
+    lost = tmp_path / "out" / files[0].name
+    content = lost.read_bytes()
+    lost.unlink()
+    second = scale.segment(files, model, tmp_path / "out", workers=1)
+    assert (first.done, second.done, second.skipped) == (len(files), len(files), len(files) - 1)
+    assert lost.read_bytes() == content
+    assert len(rows_of(tmp_path / "out")) == len(files)
+
+
+def test_a_tile_that_changes_while_it_is_labeled_has_no_copy(model: Path, tmp_path: Path):
+    class Replacing(LabelFiles):
+        def use(self, file: Path) -> Row:
+            found = super().use(file)
+            write_tile(file, Tile(1, 500))
+            return found
+
     file = write_tile(tmp_path / "a.las", Tile(0, 500))
-    before = file.read_bytes()
-    outcome = scale.segment([file], model, tmp_path, workers=1)
-    assert "would be overwritten by its labeled copy" in outcome.errors[0][1]
-    assert file.read_bytes() == before
+    row = Replacing(model.read_bytes(), out=str(tmp_path / "out")).row(str(file))
+    assert "changed while it was read" in row["error"]
+    assert not (tmp_path / "out" / "a.las").exists()
+
+
+@pytest.mark.parametrize("suffix", [".las", ".ply", ".txt"])
+def test_rows_have_the_warnings_of_a_single_file(model: Path, tmp_path: Path, suffix: str):
+    """Here the scan is in other units than those of the training: its density is far too low."""
+    file = write_tile(tmp_path / f"a{suffix}", Tile(0, 500, size=(4000, 3000)))
+    columns = ("x", "y", "z", "intensity", "label") if suffix == ".txt" else ()
+    given = ("--columns", ",".join(columns)) if columns else ()
+    done = run("segment", file, "-m", model, "-o", tmp_path / "single", *given)
+    (warning,) = re.findall(r"warning: .*: (has .* wrong units\?)", done.stderr)
+    row = LabelFiles(model.read_bytes(), out=str(tmp_path / "out"), columns=columns).row(str(file))
+    assert row["error"] is None
+    assert row["warnings"] == [warning]
+    outcome = scale.segment([file], model, tmp_path / "job", workers=1, columns=columns)
+    assert str(outcome) == "1 files done; 1 with warnings"
+
+
+def test_the_unit_is_that_of_the_training(model: Path, tmp_path: Path):
+    """Unless one is given: for jobs, for `segment`, and for `bipointnet.label`."""
+    file, metric = tmp_path / "a.ply", write_tile(tmp_path / "metric.ply", Tile(0, 500))
+    points = read(metric).points
+    labeled.write_ply(file, points / np.float32(0.3048), np.zeros(500, int), NAMES)
+    in_feet = write_model(tmp_path / "feet.bpn", unit="ft")
+    expected = bipointnet.label(bipointnet.load(model), file, unit="ft")
+    assert np.array_equal(bipointnet.label(bipointnet.load(in_feet), file), expected)
+    succeed("segment", file, "-m", in_feet, "-o", tmp_path / "single")
+    assert np.array_equal(np.load(tmp_path / "single.npy"), np.array(CODES)[expected])
+    scale.segment([file], in_feet, tmp_path / "job", workers=1)
+    assert np.array_equal(read(tmp_path / "job" / "a.ply").fields["label"], np.array(CODES)[expected])
+
+
+@pytest.mark.parametrize("suffix", [".las", ".ply", ".npy"])
+def test_labels_of_segment_are_codes_of_the_training(model: Path, tmp_path: Path, suffix: str):
+    """So they can be compared with, and trained on, like those of the scans themselves."""
+    file = write_tile(tmp_path / "a.las", Tile(0, 500))
+    succeed("segment", file, "-m", model, "-o", tmp_path / "b")
+    expected = np.array(CODES)[bipointnet.label(bipointnet.load(model), file)]
+    assert np.array_equal(np.load(tmp_path / "b.npy"), expected)
+    assert np.array_equal(read(tmp_path / "b.ply").fields["label"], expected)
+    truth = tmp_path / "truth" / f"b{suffix}"
+    truth.parent.mkdir()
+    (tmp_path / truth.name).rename(truth)  # away from the other files with its labels
+    shown = json.loads(succeed("segment", file, "-m", model, "-o", tmp_path / "c", "--truth", truth, "--json"))
+    assert shown["truth"]["oa"] == 100
 
 
 def test_mistakes_get_one_sentence(model: Path, tiles: Path, tmp_path: Path):
-    assert "expected a folder for the results; name one with -o" in complaint("segment", tiles, "-m", model)
+    assert "expected a folder for them; name one with -o" in complaint("segment", tiles, "-m", model)
+    assert "no files were named" in complaint("segment", "-m", model)
     truth = ["segment", tiles, "-m", model, "-o", tmp_path / "o", "--truth", "x.npy"]
-    assert "--truth, --category and --up are for one file" in complaint(*truth)
+    assert "--truth, --category, --up and --strict are for one file" in complaint(*truth)
+    assert "--truth, --category, --up and --strict are for one file" in complaint(*truth[:-2], "--strict")
     assert "no such file" in complaint("segment", tmp_path / "none.las", "-m", model)
     assert "expected one of m, ft, us-ft" in complaint(
         "segment", tiles, "-m", model, "-o", tmp_path / "o", "--unit", "yd"

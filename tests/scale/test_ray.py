@@ -42,6 +42,26 @@ job.run([Input(str(file)) for file in sorted(Path(clouds).glob("*.npy"))])
 """
 
 
+# A job with files that kill the processes that read them.
+DEADLY = f"""
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]}
+from job_files import Dying
+from bipointnet.evaluation.inputs import Input
+from bipointnet.scale.jobs import classify_job
+import ray.cloudpickle, job_files
+
+ray.cloudpickle.register_pickle_by_value(job_files)  # which the machines of a cluster do not have
+clouds, model, out, address, flags = sys.argv[1:]
+job = classify_job(model, out, {{}}, engine="ray", address=address, workers=2)
+job = replace(job, work=Dying(Path(model).read_bytes(), flags, 99))
+job.run([Input(str(file)) for file in sorted(Path(clouds).glob("*.npy"))])
+"""
+
+
 @pytest.fixture(autouse=True)
 def alone() -> Iterator[None]:
     """Tests run in several processes, but these one after the other: `ray stop` ends all clusters of a machine."""
@@ -59,8 +79,16 @@ def cluster(alone: None) -> Iterator[None]:
     subprocess.run([RAY, "stop", "--force"], check=True, stdout=subprocess.DEVNULL)
 
 
-def job(clouds: Path, out: Path, address: str = "auto") -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", JOB, str(clouds), str(MODEL), str(out), address])
+def job(
+    clouds: Path,
+    out: Path,
+    address: str = "auto",
+    script: str = JOB,
+    flags: Path | None = None,
+    cwd: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", script, str(clouds), str(MODEL), str(out), address]
+    return subprocess.Popen([*command, *([str(flags)] if flags else [])], cwd=cwd)
 
 
 def actors() -> list[int]:
@@ -76,11 +104,27 @@ def actors() -> list[int]:
 
 
 def test_ray_gives_the_rows_of_the_local_engine(cluster: None, tmp_path: Path):
+    """Also with relative paths, which begin in another folder than that of the cluster."""
     files = write_clouds(tmp_path / "clouds", 200)
     files[5].write_bytes(b"damaged")
     scale.predict(files, MODEL, tmp_path / "local", workers=2)
     assert job(tmp_path / "clouds", tmp_path / "ray").wait() == 0
     assert rows_of(tmp_path / "ray") == rows_of(tmp_path / "local")
+    assert job(Path("clouds"), Path("relative"), cwd=tmp_path).wait() == 0
+    labels = [row["label"] for _, row in sorted(rows_of(tmp_path / "relative").items())]
+    assert labels == [row["label"] for _, row in sorted(rows_of(tmp_path / "local").items())]
+
+
+def test_a_file_that_always_kills_its_process_becomes_an_error(cluster: None, tmp_path: Path):
+    files = write_clouds(tmp_path / "clouds", 20)
+    (tmp_path / "flags").mkdir()
+    driver = job(tmp_path / "clouds", tmp_path / "out", script=DEADLY, flags=tmp_path / "flags")
+    assert driver.wait(timeout=240) == 0
+    rows = rows_of(tmp_path / "out")
+    bad = {path for path, row in rows.items() if row["error"]}
+    assert bad == {str(files[3]), str(files[13])}
+    assert len(rows) == 20
+    assert "5 worker processes ended while they read it" in rows[str(files[3])]["error"]
 
 
 def test_kills_of_actors_and_drivers_change_no_row(cluster: None, tmp_path: Path):

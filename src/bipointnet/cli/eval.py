@@ -110,24 +110,24 @@ def _evaluate_scans(
         require("a picture", "matplotlib")
     with counting_bar("evaluating") as progress:
         found = evaluate_scans(predictor, data, every, skip_bad, lambda name: progress)
-    if picture is not None:
+    if as_json:
+        print_json({"data": data, **found.as_json()})
+    else:
+        for note in found.notes:
+            print_line(plain(note))
+        print_scores(f"{data}, {len(found.files)} files", found.total)
+        columns = {"file": "left", "points": "right", "mIoU": "right", "accuracy": "right"}
+        table = empty_table("the files with the lowest mIoU", columns)
+        for score in found.worst[:WORST]:
+            table.add_row(plain(score.file), f"{score.points:,}", f"{score.miou:.1f} %", f"{score.oa:.1f} %")
+        out.print(table)
+    if picture is not None:  # last, so that the scores are not lost if it cannot be written
         from bipointnet.viz.confusion import write_confusion
 
         title = f"{Path(data).name}: points in percent of the true class"
         write_confusion(picture, found.total.confusion, predictor.classes, title)
-    if as_json:
-        print_json({"data": data, **found.as_json()})
-        return
-    for note in found.notes:
-        print_line(plain(note))
-    print_scores(f"{data}, {len(found.files)} files", found.total)
-    columns = {"file": "left", "points": "right", "mIoU": "right", "accuracy": "right"}
-    table = empty_table("the files with the lowest mIoU", columns)
-    for score in found.worst[:WORST]:
-        table.add_row(plain(score.file), f"{score.points:,}", f"{score.miou:.1f} %", f"{score.oa:.1f} %")
-    out.print(table)
-    if picture is not None:
-        print_line(f"Written: {plain(picture)}")
+        if not as_json:
+            print_line(f"Written: {plain(picture)}")
 
 
 def _evaluate_corruptions(predictor: "Predictor", data: str, skip_bad: bool, every: bool, as_json: bool) -> None:

@@ -84,11 +84,15 @@ def segment(
     predictor = open_predictor(model or shipped.locate(Path(shipped.DEFAULT_SEGMENTER)))
     predictor.require_segmenter()
     named = files or []
+    if not named and files_from is None:
+        raise UserError("no files were named; expected FILE arguments, or a list with --files-from")
     if files_from or engine or address or workers or len(named) != 1 or not Path(named[0]).is_file():
         if len(named) == 1 and not files_from and not Path(named[0]).is_dir() and not glob.has_magic(named[0]):
             Path(named[0]).stat()  # raises OSError if it cannot be found
-        if truth is not None or category is not None or up is not None:
-            raise UserError("--truth, --category and --up are for one file; found several; leave them out")
+        if truth is not None or category is not None or up is not None or strict:
+            raise UserError("--truth, --category, --up and --strict are for one file; found a job; leave them out")
+        if model is None:
+            print_default_model(shipped.DEFAULT_SEGMENTER)
         _label_many(predictor, named, files_from, stem, unit, columns, (engine, address, workers), as_json)
         return
     file = Path(named[0])
@@ -103,15 +107,14 @@ def segment(
     facts = predictor.scans
     las = facts is not None and file.suffix.lower() in LAS
     targets = output_files(stem, file, [file, predictor.path, *([truth] if truth else [])], las)
-    from_file.require_unit(predictor, file, unit)
+    unit = from_file.unit_of(predictor, file, unit)
     if facts is not None and las:
         require_codes(file, facts.table.written)
     names = column_names(columns)
     if not names and facts is not None and file.suffix.lower() in clouds.UNNAMED:
         names = facts.columns
     cloud = clouds.read(file, columns=names, strict=strict)
-    note = clouds.dropped_note(cloud)
-    if note:
+    for note in clouds.dropped_notes(cloud.dropped, len(cloud.points)):
         warn(f"{file}: {note}")
     true_labels = None if truth is None else read_truth(truth, cloud, file, predictor, number)
     if model is None:
@@ -121,9 +124,9 @@ def segment(
         warn(f"{file}: {sentence}")
     with counting_bar("labeling") as progress:
         labels = from_file.label_cloud(predictor, scan, file, number, progress)
-    codes = (file, facts.table.written) if facts is not None and las else None
     shown_up = up or predictor.up or "z"
-    written = write_labeled(targets, cloud, labels, predictor.classes, file.name, shown_up, codes)
+    source = file if las else None
+    written = write_labeled(targets, cloud, labels, predictor.classes, file.name, shown_up, predictor.codes, source)
     if not any(path.suffix == ".png" for path in written):
         hint = plain(install_hint("matplotlib"))
         err.print(f"No picture: matplotlib is not installed; install it with: {hint}", highlight=False, soft_wrap=True)
@@ -162,10 +165,8 @@ def _label_many(
 
     require_packed(predictor.path)
     if folder is None:
-        raise UserError("several files are a job; expected a folder for the results; name one with -o")
+        raise UserError("a job writes more than one labeled file; expected a folder for them; name one with -o")
     inputs = expand(named, SUFFIXES) + (listed_in(files_from, SUFFIXES) if files_from else [])
-    if not inputs:
-        raise UserError("no files were named; expected FILE arguments, or a list with --files-from")
     root = named[0] if len(named) == 1 and os.path.isdir(named[0]) else None
     options = {"root": root, "unit": unit, "columns": column_names(columns)}
     engine, address, workers = where

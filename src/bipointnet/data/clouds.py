@@ -111,16 +111,13 @@ def read_bytes(
     return _cloud(_core_parsed(data, f"points{suffix}", source, columns, strict))
 
 
-def dropped_note(cloud: Cloud) -> str | None:
-    """What to say about points that were left out, or None.
+def dropped_notes(dropped: int, used: int) -> list[str]:
+    """What to say about points that were left out, if there are any.
 
-    >>> dropped_note(Cloud(np.zeros((91, 3), np.float32), dropped=9))
-    '9 of 100 points have no finite coordinates and were left out'
+    >>> dropped_notes(9, 91), dropped_notes(0, 100)
+    (['9 of 100 points have no finite coordinates and were left out'], [])
     """
-    if cloud.dropped == 0:
-        return None
-    total = len(cloud.points) + cloud.dropped
-    return f"{cloud.dropped} of {total} points have no finite coordinates and were left out"
+    return [f"{dropped} of {dropped + used} points have no finite coordinates and were left out"] * (dropped > 0)
 
 
 def _parsed(path: Path, suffix: str, columns: Sequence[str], strict: bool) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """Copies of PLY files with one label per vertex.
 
-A copy has the property `label`, an int, at the end of each vertex, and comments with the names of the classes. A
+A copy has the property `label`, an int, at the end of each vertex, and comments with the name of each label. A
 property of this name, and comments of this form, are replaced. All else is kept; what follows the vertices is not read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +17,11 @@ _NAME = b"label"
 _AT_ONCE = 1 << 24  # bytes
 
 
-def write_labels(parts: PlyParts, target: Path, labels: np.ndarray, names: Sequence[str]) -> None:
+def write_labels(parts: PlyParts, target: Path, labels: np.ndarray, names: Mapping[int, str]) -> None:
     """Copy an open binary file with labels (N,). The target is replaced once the copy is whole; it may be the source.
 
     >>> with open_ply(Path("scan.ply")) as parts:  # doctest: +SKIP
-    ...     write_labels(parts, Path("labeled.ply"), labels, ["floor", "chair"])
+    ...     write_labels(parts, Path("labeled.ply"), labels, {0: "floor", 1: "chair"})
     """
     header, done = parts.header, 0
     fields = [(str(number), header.row[str(number)]) for number in _kept(header)]
@@ -39,10 +39,10 @@ def write_labels(parts: PlyParts, target: Path, labels: np.ndarray, names: Seque
         out.writelines(_bytes(parts, header.vertices_at + parts.count * parts.point_bytes, None))
 
 
-def labeled_text(data: bytes, header: PlyHeader, labels: np.ndarray, names: Sequence[str]) -> bytes:
+def labeled_text(data: bytes, header: PlyHeader, labels: np.ndarray, names: Mapping[int, str]) -> bytes:
     """The content of a text file with labels (N,).
 
-    >>> labeled_text(Path("scan.ply").read_bytes(), header, labels, ["floor", "chair"])  # doctest: +SKIP
+    >>> labeled_text(Path("scan.ply").read_bytes(), header, labels, {0: "floor"})  # doctest: +SKIP
     """
     lines = data[header.body :].splitlines(keepends=True)  # at \n, \r\n and \r, like the core
     items = [number for number, line in enumerate(lines) if line.strip()]
@@ -60,7 +60,7 @@ def _kept(header: PlyHeader) -> list[int]:
     return [number for number, (name, _) in enumerate(header.vertices.properties) if name != _NAME]
 
 
-def _head(header: PlyHeader, names: Sequence[str]) -> Iterator[bytes]:
+def _head(header: PlyHeader, names: Mapping[int, str]) -> Iterator[bytes]:
     """The lines of the header of a copy."""
     vertices = header.vertices
     ending = b"\r\n" if header.lines[0].endswith(b"\r\n") else b"\n"
@@ -74,7 +74,7 @@ def _head(header: PlyHeader, names: Sequence[str]) -> Iterator[bytes]:
             continue
         yield line
         if words[:1] == [b"format"]:
-            for label, name in enumerate(names):
+            for label, name in names.items():
                 # Some readers end the header at this word, even within a line.
                 text = " ".join(name.split()).replace("end_header", "end-header")
                 yield f"comment label {label} is {text}".encode() + ending

@@ -28,6 +28,7 @@ _LABEL_SUFFIXES = (".label", ".labels", ".seg")
 _COLUMN = "column "  # in front of the names of features in the cache
 _CACHE_VERSION = 1
 OUTPUT = "-labels"  # ends the names of the files that `segment` writes
+JOB = "_job.json"  # in each folder that a job over many files writes
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,8 @@ def _scans_in(root: Path, folder: Path, above: frozenset[Path] = frozenset()) ->
         if entry.is_dir():
             if entry.resolve() in here:
                 skipped.append(Skipped(name_below(root, entry) + "/", "a link to a folder that holds it"))
+            elif (entry / JOB).exists():
+                skipped.append(Skipped(name_below(root, entry) + "/", "labels that `segment` wrote"))
             elif entry.name.lower() != _LABELS:
                 inner, others = _scans_in(root, entry, here)
                 files += inner

@@ -136,18 +136,18 @@ class Prepared(NamedTuple):
     """What a network reads of a cloud, and what is compared with its training data.
 
     points: those that are used, (P, 3). own: number of points in the file. extent: largest side of the bounding box.
-    dropped: a note on points of the file that were left out, or None.
+    dropped: notes on points of the file that were left out.
     """
 
     points: np.ndarray
     own: int
     extent: float
-    dropped: str | None
+    dropped: list[str]
 
     def warnings(self, predictor: Predictor, probability: float) -> list[str]:
         """On points that were left out, and how the cloud is unlike the training data; probability: of its class."""
         unlike = warnings(predictor.training, self.extent, self.own, probability)
-        return [self.dropped, *unlike] if self.dropped else unlike
+        return self.dropped + unlike
 
 
 def prepare(predictor: Predictor, cloud: Cloud, name: str, up: str | None = None) -> Prepared:
@@ -160,7 +160,7 @@ def prepare(predictor: Predictor, cloud: Cloud, name: str, up: str | None = None
         own, points = predictor.points, clouds.sample(cloud, predictor.max_points or predictor.points, Ranks(), name)
     # Along contiguous rows NumPy finds extremes ten times as fast.
     extent = float(np.ptp(np.ascontiguousarray(cloud.points.T), axis=1).max())
-    return Prepared(points, own, extent, clouds.dropped_note(cloud))
+    return Prepared(points, own, extent, clouds.dropped_notes(cloud.dropped, len(cloud.points)))
 
 
 def read_input(name: str, columns: Sequence[str] = (), strict: bool = False) -> Cloud:
@@ -184,14 +184,20 @@ def label_cloud(
     return scan.label_by(network, cloud, source, progress)
 
 
-def require_unit(predictor: Predictor, file: Path, unit: str | None) -> None:
-    """UserError for a unit that is unknown, that does not matter, or that differs from the one a scan declares."""
+def unit_of(predictor: Predictor, file: Path, unit: str | None) -> str | None:
+    """The unit of a scan's coordinates: `unit`, or that of the training scans; None: meters.
+
+    UserError for a unit that is unknown, that does not matter, or that differs from the one a scan declares.
+    """
     if unit is not None and unit not in UNITS:
         raise UserError(f"--unit is {unit!r}; expected one of {', '.join(UNITS)}")
-    if predictor.task == "semantic":
-        scan_files.require_unit(file, unit)
-    elif unit is not None:
-        raise UserError(f"{predictor.path}: labels parts of objects of any size; found --unit {unit}; leave it out")
+    if predictor.task != "semantic":
+        if unit is not None:
+            raise UserError(f"{predictor.path}: labels parts of objects of any size; found --unit {unit}; leave it out")
+        return None
+    chosen = unit or (None if predictor.scans is None else predictor.scans.unit)
+    scan_files.require_unit(file, chosen)
+    return chosen
 
 
 def upright_in_meters(predictor: Predictor, cloud: Cloud, up: str | None, unit: str | None) -> Cloud:

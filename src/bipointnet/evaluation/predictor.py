@@ -82,6 +82,11 @@ class Predictor(ABC):
         """What is recorded about labeled scans that it was trained on; None if it was trained on other data."""
         return recorded_facts(self.training, self.path)
 
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """The label of each class in files: its code in the scans of the training, or else its number."""
+        return tuple(range(len(self.classes))) if self.scans is None else self.scans.table.written
+
     def scan_options(self, points: int) -> ScanOptions | None:
         """How labeled scans are read for this network; None if it was trained on other data."""
         facts = self.scans

@@ -162,13 +162,19 @@ def as_cloud(scan: Scan) -> Cloud:
 
 def warnings(predictor: Predictor, cloud: Cloud) -> list[str]:
     """How a scan, in meters, is unlike those that a network was trained on; empty if nothing is."""
-    facts = predictor.scans
-    if facts is None or predictor.blocks is None:
+    if predictor.scans is None or predictor.blocks is None:
         return []
     cell = predictor.blocks.side / 2
     cells = np.floor((cloud.points[:, :2] - cloud.points[:, :2].min(axis=0)) / cell).astype(np.int64)
     counts = np.unique(cells[:, 0] * (1 + cells[:, 1].max()) + cells[:, 1], return_counts=True)[1]
-    density = float(np.median(counts)) / cell**2
+    return density_warnings(predictor, float(np.median(counts)) / cell**2)
+
+
+def density_warnings(predictor: Predictor, density: float) -> list[str]:
+    """The same for a scan with so many points per square meter: the median over cells of half a block's side."""
+    facts = predictor.scans
+    if facts is None:
+        return []
     if facts.density / DENSITY_FACTOR < density < facts.density * DENSITY_FACTOR:
         return []
     return [f"has {density:.3g} points per square meter, in training {facts.density:.3g}: wrong units?"]

@@ -42,8 +42,8 @@ def label(
         model: a packed model that labels points. A model of the task semantic expects rooms and scans in meters, z up.
         cloud: the file, or a Cloud.
         category: name or index of the object's category, for a model with a category input.
-        unit: of the coordinates of a scan: "m", "ft" or "us-ft"; default: meters, and an error if a LAS file declares
-            another.
+        unit: of the coordinates of a scan: "m", "ft" or "us-ft"; default: as in training, and an error if a LAS file
+            declares another. Of a Cloud: meters.
         threads: number of threads; the result does not depend on it.
         progress: called with (done, total) samples or blocks.
 
@@ -55,6 +55,7 @@ def label(
     model.require_segments()
     source = "the cloud" if isinstance(cloud, Cloud) else cloud
     if model.task == "semantic" and not isinstance(cloud, Cloud):
+        unit = unit or training_unit(model)
         require_unit(Path(cloud), unit)
     whole = cloud if isinstance(cloud, Cloud) else read(cloud, columns=_columns(model, Path(cloud)))
     if model.task == "semantic":
@@ -65,6 +66,12 @@ def label(
 
     network = Network(logits, model.accepted_classes(category), model.task, model.points, model.blocks)
     return label_by(network, whole, source, progress)
+
+
+def training_unit(model: Model) -> str | None:
+    """The unit of the scans that a model was trained on; None: meters."""
+    facts = recorded_facts(model.manifest["training"], "the model")
+    return None if facts is None else facts.unit
 
 
 def _columns(model: Model, file: Path) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from bipointnet.data.ply_parts import PlyParts, open_ply
 from bipointnet.data.scan_files import in_meters, require_unit
 from bipointnet.data.shuffle import ranks
 from bipointnet.errors import UserError
-from bipointnet.runtime.label import BATCH
+from bipointnet.runtime.label import BATCH, training_unit
 from bipointnet.runtime.model import Model
 from bipointnet.runtime.progress import Progress, no_progress
 
@@ -38,8 +38,20 @@ _WHILE_VOTING = 150  # bytes per point of a band, beside features and votes
 _MOST_IN_BAND = 100_000  # points: more do not fit into the caches of a processor, which makes it slower
 _BEFORE, _BEHIND = 2, 3  # the rows around a block in which its ground is sought, as in `blocks`
 _WINDOW = 1 << 26  # points whose codes are in memory at once
-_CODE = np.dtype(np.int16)
+_CODE = np.dtype(np.int32)
 _NO_CODE = -1  # of a point without finite coordinates
+
+
+class Labeled(NamedTuple):
+    """What `label_tile` found.
+
+    counts: (classes,) points per class. dropped: vertices of a PLY tile without finite coordinates, which have no
+    class. density: points per square meter, the median over cells with points.
+    """
+
+    counts: np.ndarray
+    dropped: int
+    density: float
 
 
 def label_tile(
@@ -52,12 +64,12 @@ def label_tile(
     threads: int = 1,
     memory: int = 1 << 30,
     progress: Progress = no_progress,
-) -> np.ndarray:
-    """Copy a tile with the label of each point; the number of points per class.
+) -> Labeled:
+    """Copy a tile with the label of each point.
 
     The label is the classification of a point of a LAS or LAZ tile, and the property `label` of a vertex of a PLY tile;
     there, a vertex without finite coordinates has the label -1. The labels are those of `bipointnet.label`. Temporary
-    files beside the target take 34 bytes per point and 4 more per feature that the model reads; they vanish with the
+    files beside the target take 36 bytes per point and 4 more per feature that the model reads; they vanish with the
     process.
 
     Args:
@@ -65,7 +77,7 @@ def label_tile(
         source: the tile; a COPC file is a LAZ file. Of PLY, binary files are read; see `is_tile`.
         target: the copy, .las or .laz, or .ply for a PLY tile; it may be the source.
         codes: the number of each class in the copy; default: 0, 1, 2, ...
-        unit: of the coordinates, m, ft or us-ft; default: meters, and an error if the tile declares another.
+        unit: of the coordinates, m, ft or us-ft; default: as in training, and an error if the tile declares another.
         threads: number of threads; the result does not depend on it.
         memory: bytes to use, beside those of Python and of the model. It is exceeded only if the points of two rows
             of cells, each half the side of a block wide, need more.
@@ -73,11 +85,12 @@ def label_tile(
 
     Examples:
         >>> model = bipointnet.load("aerial.bpn")  # doctest: +SKIP
-        >>> label_tile(model, Path("tile.laz"), Path("labeled.laz"), codes=(2, 5, 6))  # doctest: +SKIP
+        >>> label_tile(model, Path("tile.laz"), Path("labeled.laz"), codes=(2, 5, 6)).counts  # doctest: +SKIP
         array([10423771,  5230118,  4346111])
     """
     layout = _require_blocks(model)
     codes = range(len(model.classes)) if codes is None else codes
+    unit = unit or training_unit(model)
     with _open(source) as parts:
         _check_target(parts, target, codes, model)
         _check_unit(source, unit)
@@ -93,12 +106,13 @@ def label_tile(
                     _write_codes(written, parts.count, index, np.array(codes, _CODE)[labels])
                 found = np.memmap(written, _CODE, "r", shape=(parts.count,))
                 if isinstance(parts, PlyParts):
-                    write_labels(parts, target, found, model.classes)
+                    write_labels(parts, target, found, dict(zip(codes, model.classes, strict=True)))
                 else:
                     write_classification(source, target, found)
         except OSError as error:
             raise OSError(error.errno, error.strerror, os.fspath(target)) from error
-    return counts
+        density = float(np.median(tile.counts[tile.counts > 0])) / (layout.side / 2) ** 2
+        return Labeled(counts, parts.count - int(counts.sum()), density)
 
 
 def is_tile(file: Path) -> bool:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bipointnet import __version__
+from bipointnet.data.scan_files import JOB
 from bipointnet.errors import UserError
-from bipointnet.evaluation.inputs import Input
+from bipointnet.evaluation.inputs import STDIN, Input
 from bipointnet.runtime.model import load
 from bipointnet.runtime.progress import Progress, no_progress
 from bipointnet.scale.local import run_local
@@ -22,6 +23,7 @@ from bipointnet.scale.work import Classify, LabelFiles, Row, Work
 ENGINES = ("local", "ray")
 # Clouds that a worker takes at a time: so many that it is busy for longer than it takes to give it more.
 _AT_ONCE = {"local": 64, "ray": 512}
+_ROUNDS = 4  # each worker takes files so many times at least, so that all end at about the same time
 _ENGINE_OPTIONS = ("engine", "workers", "address", "save_seconds")
 
 
@@ -29,18 +31,20 @@ _ENGINE_OPTIONS = ("engine", "workers", "address", "save_seconds")
 class Outcome:
     """What a job did.
 
-    done: files that have a row now. skipped: of these, those that had one before. errors: path and sentence of each
-    file that could not be used.
+    done: files with a result. skipped: of these, those that had it before. warned: of the others, those with warnings
+    in their rows. errors: path and sentence of each file that could not be used.
     """
 
     done: int = 0
     skipped: int = 0
+    warned: int = 0
     errors: list[tuple[str, str]] = field(default_factory=list)
 
     def __str__(self) -> str:
         before = f", {self.skipped:,} of them before" if self.skipped else ""
+        warned = f"; {self.warned:,} with warnings" if self.warned else ""
         failed = f"; {len(self.errors):,} cannot be used" if self.errors else ""
-        return f"{self.done:,} files done{before}{failed}"
+        return f"{self.done:,} files done{before}{warned}{failed}"
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,8 @@ class Job:
     """One job: the work, the files, and where the results go.
 
     engine: "local" or "ray". workers: how many; None: one per core of this machine. address: of a Ray cluster. chunk:
-    files that a worker takes at a time. save_seconds: the work of at most so many seconds is lost if the job is killed.
+    files that a worker takes at a time, at most. save_seconds: the work of at most so many seconds is lost if the job
+    is killed.
     """
 
     work: Work
@@ -66,28 +71,53 @@ class Job:
             raise UserError(f"engine is {self.engine!r}; expected one of {', '.join(ENGINES)}")
         if self.workers is not None and self.workers < 1:
             raise UserError(f"workers is {self.workers}; expected at least 1")
-        paths = list(dict.fromkeys(found.name for found in inputs if found.error is None))
+        if self.address is not None and self.engine != "ray":
+            raise UserError(
+                f"address is {self.address!r}, but the engine is {self.engine}; expected the engine ray; name it"
+            )
         outcome = Outcome(errors=[(found.name, found.error) for found in inputs if found.error is not None])
+        paths = list(dict.fromkeys(os.path.normpath(found.name) for found in inputs if found.error is None))
+        if STDIN in paths:
+            raise UserError("standard input cannot be part of a job; expected files; save it in one")
         if not paths:
             raise UserError(outcome.errors[0][1] if outcome.errors else "no files were named; expected at least one")
+        paths = self._without_copies(paths)
         self._require_outputs(paths)
         results = Results(self.out, self.options, self.save_seconds)
-        missing = results.missing(paths)
-        outcome.done = outcome.skipped = len(paths) - len(missing)
-        progress(outcome.done, len(paths))
         try:
+            missing = results.missing(paths)
+            outcome.done = outcome.skipped = len(paths) - len(missing)
+            total = len(paths) + len(outcome.errors)
+            progress(outcome.done + len(outcome.errors), total)
             for rows in self._rows(missing):
                 results.add(rows)
                 errors = [(row["path"], row["error"]) for row in rows if row["error"] is not None]
                 outcome.errors += errors
                 outcome.done += len(rows) - len(errors)
-                progress(outcome.done + len(outcome.errors), len(paths))
+                outcome.warned += sum(bool(row["warnings"]) for row in rows)
+                progress(outcome.done + len(outcome.errors), total)
         finally:
-            results.flush()
+            results.close()
         return outcome
 
+    def _without_copies(self, paths: Sequence[str]) -> list[str]:
+        """The files outside of the folder for the results, if files are written to it."""
+        out = os.path.realpath(self.out)
+        left = [
+            path
+            for path in paths
+            if self.work.output(Path(path)) is None or not Path(os.path.realpath(path)).is_relative_to(out)
+        ]
+        if not left:
+            raise UserError(
+                f"{paths[0]}: is in the folder for the results; expected scans outside of it; choose another folder "
+                "with -o"
+            )
+        return left
+
     def _require_outputs(self, paths: Sequence[str]) -> None:
-        """UserError for two files whose results would be written to one."""
+        """UserError for two files whose results would be written to one, and for a result that would replace a file."""
+        is_new = not (self.out / JOB).exists()
         sources: dict[Path, str] = {}
         for path in paths:
             output = self.work.output(Path(path))
@@ -97,16 +127,23 @@ class Job:
                     f"{path}: its labeled copy would be {output}, as that of {other}; expected different names; name "
                     "the folder that holds both files, or label them in two jobs"
                 )
+            if is_new and output is not None and output.exists():
+                raise UserError(
+                    f"{path}: its labeled copy would replace {output}; expected a folder without such a file; choose "
+                    "another with -o"
+                )
 
     def _rows(self, paths: Sequence[str]) -> Iterator[list[Row]]:
         if not paths:
             return iter(())
-        chunks = [list(paths[start : start + self.chunk]) for start in range(0, len(paths), self.chunk)]
+        workers = self.workers or _cores()
+        chunk = max(1, min(self.chunk, len(paths) // (_ROUNDS * workers)))
+        chunks = [list(paths[start : start + chunk]) for start in range(0, len(paths), chunk)]
         if self.engine == "ray":
             from bipointnet.scale.on_ray import run_ray
 
-            return run_ray(self.work, chunks, self.workers or _cores(), self.address)
-        return run_local(self.work, chunks, min(self.workers or _cores(), len(chunks)))
+            return run_ray(self.work, chunks, workers, self.address)
+        return run_local(self.work, chunks, min(workers, len(chunks)))
 
 
 def classify_job(model: str | Path, out: str | Path, options: dict[str, Any], **engine: Any) -> Job:
@@ -124,6 +161,8 @@ def label_job(model: str | Path, out: str | Path, options: dict[str, Any], **eng
     loaded, data = _loaded(model)
     if loaded.task != "semantic":
         raise UserError(f"{model}: has the task {loaded.task}; expected semantic, a model that labels scans")
+    if options.get("root"):
+        options = options | {"root": os.path.normpath(options["root"])}
     work = LabelFiles(data, str(model), out=str(out), **options)
     return Job(work, _key(data, "segment", options), Path(out), **engine)
 
@@ -148,7 +187,7 @@ def segment(files: Iterable[str | Path], model: str | Path, out: str | Path, **o
     """Label the points of scans and write a labeled copy of each, and one row per scan, into the folder `out`.
 
     Args:
-        files: the files.
+        files: the files; those in the folder `out` are left out.
         model: a packed model that labels scans.
         out: the folder. If it holds results of the same job, only the rest is done.
         options: engine, workers, address, save_seconds and progress, as in `Job`; and those of `LabelFiles`: root,
@@ -177,6 +216,7 @@ def _loaded(model: str | Path) -> tuple[Any, bytes]:
 def _key(model: bytes, command: str, options: dict[str, Any]) -> dict[str, Any]:
     """What identifies a job: results of another one are never taken for its own."""
     given = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items() if value}
+    given.pop("memory", None)  # changes no result
     digest = hashlib.blake2b(model, digest_size=16).hexdigest()
     return {"command": command, "model": digest, "options": given, "version": __version__}
 

@@ -2,7 +2,8 @@
 
 A worker is a program of its own (`python -m bipointnet.scale.worker`), so a script needs no guard around its main part,
 and a worker that is killed, or that a library aborts, takes nothing else with it. Its files are then given to a new
-worker, one by one; a file with which workers died several times becomes a row with an error.
+worker, one by one; a file with which workers died several times becomes a row with an error. The actors of the engine
+Ray have such workers, too.
 """
 
 import pickle
@@ -21,14 +22,17 @@ from bipointnet.scale.work import Row, Work
 _LENGTH = struct.Struct("<Q")
 _DEATHS = 5  # of workers with the same file, until the file is to blame
 _STARTS = 10  # workers that end before they are ready, one after the other, until the job gives up
-Task = tuple[list[str], int]  # files, and how many workers died with them
 
 
 def send(stream: IO[bytes], message: Any) -> None:
     """Write one message to a pipe."""
-    content = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-    stream.write(_LENGTH.pack(len(content)))
-    stream.write(content)
+    send_bytes(stream, pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def send_bytes(stream: IO[bytes], message: bytes) -> None:
+    """Write one message that is pickled already."""
+    stream.write(_LENGTH.pack(len(message)))
+    stream.write(message)
     stream.flush()
 
 
@@ -49,47 +53,75 @@ def receive_bytes(stream: IO[bytes]) -> bytes:
     return content
 
 
-class NotReady(EOFError):
-    """A worker process ended before it could read a file."""
+class Closed(Exception):
+    """A worker was closed while it was asked for rows."""
 
 
 class Worker:
-    """A worker process, started when it is needed."""
+    """A worker process, started when it is needed, and anew if it dies.
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    work: what it does. pickled: the same for the process, which must be able to import its class.
+    """
+
+    def __init__(self, work: Work, pickled: bytes) -> None:
+        self._work, self._pickled = work, pickled
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._closed = False
+        self._end = "was not started"  # how the last process ended
 
-    def rows(self, paths: list[str]) -> bytes:
-        """The rows of these files, pickled; EOFError if the process dies, NotReady if it does before it reads them."""
+    def answers(self, paths: list[str]) -> Iterator[bytes]:
+        """The rows of these files as pickled lists: of all at once, or one by one if the process dies with them.
+
+        UserError if no process starts, Closed if the worker is closed meanwhile.
+        """
+        answer = self._answer(paths) if len(paths) > 1 else None
+        if answer is not None:
+            yield answer
+            return
+        for path in paths:
+            tries = (self._answer([path]) for _ in range(_DEATHS))
+            yield next(filter(None, tries), None) or pickle.dumps([self._lost(path)])
+
+    def _answer(self, paths: list[str]) -> bytes | None:
+        """The rows of these files, pickled; None if the process dies."""
+        process = self._ready()
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            process = self._started()
-        except (OSError, ValueError, EOFError) as error:
-            raise NotReady from error
-        try:
-            assert process.stdin is not None
-            assert process.stdout is not None
             send(process.stdin, paths)
             return receive_bytes(process.stdout)
-        except (OSError, ValueError) as error:  # a pipe that is closed
-            raise EOFError from error
+        except (OSError, ValueError, EOFError):  # a pipe that is closed
+            self._finish()
+            return None
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _ready(self) -> "subprocess.Popen[bytes]":
+        """The process, once it has its work."""
+        for _ in range(_STARTS):
+            try:
+                return self._started()
+            except (OSError, ValueError, EOFError):
+                self._finish()
+        raise UserError(
+            f"{_STARTS} worker processes ended before they could read a file (the last one {self._end}); expected one "
+            "to start; free memory, or use fewer workers"
+        )
+
+    def _started(self) -> "subprocess.Popen[bytes]":
         with self._lock:
+            if self._closed:
+                raise Closed
             if self._process is not None:
                 return self._process
-            if self._closed:
-                raise NotReady
-            command = [sys.executable, "-m", "bipointnet.scale.worker"]
+            # -P: files in the current folder must not be imported instead of modules of the standard library.
+            command = [sys.executable, "-P", "-m", "bipointnet.scale.worker"]
             # In a session of its own, so that Ctrl-C reaches only the process that started the job.
             process = self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
             )
         assert process.stdin is not None
         assert process.stdout is not None
-        send(process.stdin, self._work)
+        send_bytes(process.stdin, self._pickled)
         receive(process.stdout)
         return process
 
@@ -97,24 +129,46 @@ class Worker:
         """End the process, and start no other."""
         with self._lock:
             self._closed = True
-        self.end()
+            process, self._process = self._process, None
+        if process is not None:
+            _end(process)
 
-    def end(self) -> str:
-        """End the process; says how it ended."""
+    def _finish(self) -> None:
+        """Clean up after a process that is dying; Closed if it was ended by `close`."""
         with self._lock:
             process, self._process = self._process, None
-        if process is None:
-            return "was not started"
-        if not self._closed:
+            if self._closed:
+                raise Closed
+        if process is not None:
             with suppress(subprocess.TimeoutExpired):
-                process.wait(0.2)  # it may be dying; its own status says why
-        process.kill()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with suppress(OSError):  # what could not be sent to a dead process
-                    stream.close()
-        code = process.wait()
-        return f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+                process.wait(0.2)  # its own status says why
+            self._end = _end(process)
+
+    def _lost(self, path: str) -> Row:
+        """The row of a file with which workers died."""
+        sentence = (
+            f"{path}: {_DEATHS} worker processes ended while they read it (the last one {self._end}); check the file"
+        )
+        return {
+            "path": path,
+            "size": 0,
+            "time": 0,
+            "content": "",
+            **self._work.empty,
+            "error": sentence,
+            "seconds": 0.0,
+        }
+
+
+def _end(process: "subprocess.Popen[bytes]") -> str:
+    """End a process; says how it ended."""
+    process.kill()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with suppress(OSError):  # what could not be sent to a dead process
+                stream.close()
+    code = process.wait()
+    return f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
 
 
 class Failure:
@@ -126,15 +180,13 @@ class Failure:
 
 def run_local(work: Work, chunks: Sequence[list[str]], workers: int) -> Iterator[list[Row]]:
     """The rows of all files, chunk by chunk, in the order in which they are finished."""
-    tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+    tasks: queue.SimpleQueue[list[str] | None] = queue.SimpleQueue()
     for chunk in chunks:
-        tasks.put((chunk, 0))
+        tasks.put(chunk)
     found: queue.Queue[bytes | Failure] = queue.Queue(maxsize=2 * workers)
-    crew = [Worker(work) for _ in range(workers)]
-    stopping = threading.Event()
-    threads = [
-        threading.Thread(target=_serve, args=(worker, tasks, found, work, stopping), daemon=True) for worker in crew
-    ]
+    pickled = pickle.dumps(work)
+    crew = [Worker(work, pickled) for _ in range(workers)]
+    threads = [threading.Thread(target=_serve, args=(worker, tasks, found), daemon=True) for worker in crew]
     for thread in threads:
         thread.start()
     left = sum(map(len, chunks))
@@ -147,7 +199,6 @@ def run_local(work: Work, chunks: Sequence[list[str]], workers: int) -> Iterator
             left -= len(rows)
             yield rows
     finally:
-        stopping.set()
         for worker in crew:
             tasks.put(None)
             worker.close()
@@ -156,52 +207,13 @@ def run_local(work: Work, chunks: Sequence[list[str]], workers: int) -> Iterator
                 found.get_nowait()
 
 
-def _serve(
-    worker: Worker,
-    tasks: "queue.SimpleQueue[Task | None]",
-    found: "queue.Queue[bytes | Failure]",
-    work: Work,
-    stopping: threading.Event,
-) -> None:
-    """Give tasks to one worker until there are no more; runs in a thread."""
-    failed_starts = 0
-    while (task := tasks.get()) is not None and not stopping.is_set():
-        paths, deaths = task
-        try:
-            found.put(worker.rows(paths))
-            failed_starts = 0
-        except NotReady:
-            how = worker.end()
-            failed_starts += 1
-            tasks.put(task)
-            if failed_starts == _STARTS:
-                found.put(
-                    Failure(
-                        UserError(
-                            f"{_STARTS} worker processes ended before they could read a file (the last one {how}); "
-                            "expected one to start; free memory, or use fewer workers"
-                        )
-                    )
-                )
-                return
-        except EOFError:
-            how = worker.end()
-            failed_starts = 0
-            if stopping.is_set():
-                return
-            if len(paths) > 1:
-                for path in paths:
-                    tasks.put(([path], deaths))
-            elif deaths + 1 < _DEATHS:
-                tasks.put((paths, deaths + 1))
-            else:
-                found.put(pickle.dumps([_lost(work, paths[0], how)]))
-        except BaseException as error:
-            found.put(Failure(error))
-            return
-
-
-def _lost(work: Work, path: str, how: str) -> Row:
-    """The row of a file with which workers died."""
-    sentence = f"{path}: {_DEATHS} worker processes ended while they read it (the last one {how}); check the file"
-    return {"path": path, "size": 0, "time": 0, "content": "", **work.empty, "error": sentence, "seconds": 0.0}
+def _serve(worker: Worker, tasks: "queue.SimpleQueue[list[str] | None]", found: "queue.Queue[bytes | Failure]") -> None:
+    """Give files to one worker until there are no more; runs in a thread."""
+    try:
+        while (paths := tasks.get()) is not None:
+            for answer in worker.answers(paths):
+                found.put(answer)
+    except Closed:
+        return
+    except BaseException as error:
+        found.put(Failure(error))

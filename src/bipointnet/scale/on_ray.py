@@ -1,11 +1,19 @@
-"""The engine Ray Data: actors of a cluster, each with a model of its own. Ray restarts what is lost."""
+"""The engine Ray Data: actors of a cluster, each with a worker process that has a model. Ray restarts what is lost.
+
+A file that kills its process ends only that; the actor lives on, and the file becomes a row with an error, as with the
+local engine.
+"""
 
 import logging
+import os
+import pickle
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from bipointnet.errors import UserError
 from bipointnet.extras import require
+from bipointnet.scale.local import Worker
 from bipointnet.scale.work import Row, Work
 
 
@@ -15,21 +23,20 @@ def run_ray(work: Work, chunks: Sequence[list[str]], workers: int, address: str 
     address: of a running cluster, "auto" for one that was started on this machine; None: start one here.
     """
     require("the engine ray", "ray")
-    import ray
     import ray.data
 
     _connect(address)
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    # One block per chunk: what is lost with a worker is computed again, and nothing else.
+    # One block per chunk: what is lost with an actor is computed again, and nothing else.
     paths = [{"path": path} for chunk in chunks for path in chunk]
     listed = ray.data.from_items(paths, override_num_blocks=len(chunks))
+    listed.context.enable_progress_bars = False
+    listed.context.print_on_execution_start = False
 
     class Actor(_Actor):
         """A class of this call: the work travels with its code, and does not have to be kept in the object store."""
 
         own = work
+        folder = os.getcwd()
 
     pool = ray.data.ActorPoolStrategy(size=workers)
     done = listed.map_batches(Actor, batch_size=None, compute=pool, num_cpus=1)
@@ -39,13 +46,14 @@ def run_ray(work: Work, chunks: Sequence[list[str]], workers: int, address: str 
 
 def _connect(address: str | None) -> None:
     import ray
+    from ray.exceptions import RayError
 
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     if ray.is_initialized():
         return
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError) as error:
+    except (ConnectionError, ValueError, RuntimeError, RayError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise UserError(
             f"--address is {address!r}; no Ray cluster answers ({reason}); start one with `ray start --head`, or leave "
@@ -57,8 +65,18 @@ class _Actor:
     """Maps the paths of a block to rows."""
 
     own: Work
+    folder: str  # of the process that started the job, in which relative paths begin
+
+    def __init__(self) -> None:
+        from ray import cloudpickle
+
+        with suppress(OSError):  # a machine without this folder; absolute paths do not need it
+            os.chdir(self.folder)
+        # By Ray's own means, so that the class may be one that only the script of the job defines.
+        self._worker = Worker(self.own, cloudpickle.dumps(self.own))  # pyright: ignore[reportPrivateImportUsage]
 
     def __call__(self, batch: dict[str, Any]) -> Any:
         import pyarrow
 
-        return pyarrow.Table.from_pylist(self.own.rows([str(path) for path in batch["path"]]))
+        answers = self._worker.answers([str(path) for path in batch["path"]])
+        return pyarrow.Table.from_pylist([row for answer in answers for row in pickle.loads(answer)])

@@ -23,7 +23,7 @@ from bipointnet.data.las_units import UNITS
 from bipointnet.data.ply_files import labeled_text
 from bipointnet.data.ply_header import PlyHeader, read_header
 from bipointnet.errors import UserError, describe_os_error
-from bipointnet.evaluation import from_file
+from bipointnet.evaluation import from_file, scans
 from bipointnet.evaluation.from_file import Prepared
 from bipointnet.evaluation.predictor import PackedPredictor, packed_predictor
 from bipointnet.files import write_beside
@@ -77,7 +77,13 @@ class Work(ABC):
         try:
             status = os.stat(path)
             row |= {"size": status.st_size, "time": status.st_mtime_ns}
-            row |= self.use(Path(path))
+            found = self.use(Path(path))
+            if _identity(os.stat(path)) != _identity(status):
+                output = self.output(Path(path))
+                if output is not None:
+                    output.unlink(missing_ok=True)
+                raise UserError(f"{path}: changed while it was read; expected a finished file; start the job again")
+            row |= found
         except Exception as error:  # one file must not stop a job of many, whatever is wrong with it
             row["error"] = _sentence(path, error)
         row["seconds"] = time.perf_counter() - begun
@@ -90,6 +96,11 @@ class Work(ABC):
         """A batch with the column `path` -> the columns of the rows."""
         rows = self.rows([str(path) for path in batch["path"]])
         return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int]:
+    """What changes if a file is written to or replaced."""
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _sentence(path: str, error: Exception) -> str:
@@ -107,7 +118,8 @@ def _sentence(path: str, error: Exception) -> str:
 class Classify(Work):
     """Classifies the cloud in each file: label, probability, probabilities of all classes, points, warnings.
 
-    A batch with the column `points` instead of `path`, clouds (B, N, 3), gets label, probability and probabilities.
+    A batch with the column `points` instead of `path`, clouds (B, N, 3) with the same number of points, gets label,
+    probability and probabilities.
 
     Args:
         model: the bytes of a packed model that classifies clouds.
@@ -218,18 +230,19 @@ class Classify(Work):
 
 
 class LabelFiles(Work):
-    """Labels every point of each file and writes a labeled copy: output, points, and the points per class in counts.
+    """Labels every point of each file and writes a labeled copy: output, points, points per class (counts), warnings.
 
     LAS and LAZ get the labels as their classification, if the model was trained on labeled scans, and the vertices of
     PLY the property `label`; all else is kept. LAS, LAZ and binary PLY of any size need at most about `memory` bytes.
-    Other files are read whole, and all but PLY become a PLY with one color per class.
+    Other files are read whole, and all but PLY become a PLY with one color per class. A label is the code of the class
+    in the training scans; for a model of other data, the number of the class.
 
     Args:
         model: the bytes of a packed model that labels points of scans.
         name: of the model, in errors.
         out: the folder to write to.
         root: the folder below which files keep their places; files outside of it go to `out` itself.
-        unit: of the coordinates, a key of UNITS; None: meters.
+        unit: of the coordinates, a key of UNITS; None: as in training.
         columns: the names of the columns of text and npy files, which have none; default: as in training.
         memory: bytes to use for a tile.
     """
@@ -252,7 +265,7 @@ class LabelFiles(Work):
 
     @property
     def empty(self) -> Row:
-        return {"output": None, "points": 0, "counts": None}
+        return {"output": None, "points": 0, "counts": None, "warnings": []}
 
     def output(self, file: Path) -> Path:
         """Where the labeled copy of a file goes."""
@@ -270,9 +283,10 @@ class LabelFiles(Work):
         target = self.output(file)
         if target.exists() and target.resolve() == file.resolve():
             raise UserError(f"{file}: would be overwritten by its labeled copy; choose another folder with -o")
-        from_file.require_unit(self.predictor, file, self._unit)
-        counts = self._label_tile(file, target) if self._is_tile(file) else self._label_cloud(file, target)
-        found = {"output": str(target), "points": int(counts.sum()), "counts": counts.tolist()}
+        unit = from_file.unit_of(self.predictor, file, self._unit)
+        label = self._label_tile if self._is_tile(file) else self._label_cloud
+        counts, warnings = label(file, target, unit)
+        found = {"output": str(target), "points": int(counts.sum()), "counts": counts.tolist(), "warnings": warnings}
         return {"content": content_hash(file), **found}
 
     def _is_tile(self, file: Path) -> bool:
@@ -280,30 +294,36 @@ class LabelFiles(Work):
 
         return self._has_codes(file) or (file.suffix.lower() == ".ply" and is_tile(file))
 
-    def _label_tile(self, file: Path, target: Path) -> np.ndarray:
+    def _label_tile(self, file: Path, target: Path, unit: str | None) -> tuple[np.ndarray, list[str]]:
+        """Points per class, and warnings."""
         from bipointnet.runtime.label_large import label_tile
 
-        facts = self.predictor.scans
-        codes = facts.table.written if facts is not None and self._has_codes(file) else None
-        return label_tile(self.predictor.model, file, target, codes=codes, unit=self._unit, memory=self._memory)
+        predictor = self.predictor
+        tile = label_tile(predictor.model, file, target, codes=predictor.codes, unit=unit, memory=self._memory)
+        warnings = clouds.dropped_notes(tile.dropped, int(tile.counts.sum()))
+        return tile.counts, warnings + scans.density_warnings(predictor, tile.density)
 
-    def _label_cloud(self, file: Path, target: Path) -> np.ndarray:
+    def _label_cloud(self, file: Path, target: Path, unit: str | None) -> tuple[np.ndarray, list[str]]:
+        """Points per class, and warnings."""
         from bipointnet.viz.labeled import write_ply
 
         predictor, header = self.predictor, self._text_header(file)
         facts = predictor.scans
         names = self._columns or (() if facts is None else facts.columns)
         cloud = clouds.read(file, columns=names if file.suffix.lower() in clouds.UNNAMED else ())
-        scan = from_file.upright_in_meters(predictor, cloud, None, self._unit)
+        scan = from_file.upright_in_meters(predictor, cloud, None, unit)
         labels = from_file.label_cloud(predictor, scan, file, None, lambda done, total: None)
+        codes = predictor.codes
         if header is not None:
             every = np.full(len(labels) + cloud.dropped, -1)
-            every[slice(None) if cloud.kept is None else cloud.kept] = labels
-            write_beside(target, labeled_text(file.read_bytes(), header, every, predictor.classes))
+            every[slice(None) if cloud.kept is None else cloud.kept] = np.array(codes)[labels]
+            named = dict(zip(codes, predictor.classes, strict=True))
+            write_beside(target, labeled_text(file.read_bytes(), header, every, named))
         else:
             points = cloud.points.astype(np.float64) + cloud.origin if any(cloud.origin) else cloud.points
-            write_ply(target, points, labels, predictor.classes)
-        return np.bincount(labels, minlength=len(predictor.classes))
+            write_ply(target, points, labels, predictor.classes, codes)
+        warnings = clouds.dropped_notes(cloud.dropped, len(labels)) + scans.warnings(predictor, scan)
+        return np.bincount(labels, minlength=len(predictor.classes)), warnings
 
     def _text_header(self, file: Path) -> PlyHeader | None:
         """The header of a PLY file that is text; UserError if it is too large to be read whole."""

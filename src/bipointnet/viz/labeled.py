@@ -32,8 +32,12 @@ _ROOM_VIEWS = ((-60, 42), (-90, 90))  # a room from above at an angle, and as a 
 _PAGE = Path(__file__).with_name("labeled.html")
 
 
-def write_ply(path: str | Path, points: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> None:
+def write_ply(
+    path: str | Path, points: np.ndarray, labels: np.ndarray, names: Sequence[str], codes: Sequence[int] | None = None
+) -> None:
     """Write a binary PLY with x, y, z, the color of the class, and the property `label`; comments name the labels.
+
+    codes: the label to write for each class; default: its number.
 
     Coordinates are double if float would move a point by more than a millionth of the cloud's extent.
 
@@ -43,11 +47,14 @@ def write_ply(path: str | Path, points: np.ndarray, labels: np.ndarray, names: S
     >>> path.read_bytes().splitlines()[2:4]
     [b'comment label 0 is floor', b'comment label 1 is chair']
     """
-    write({path: ply_bytes(points, labels, names)})
+    write({path: ply_bytes(points, labels, names, codes)})
 
 
-def ply_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> bytes:
+def ply_bytes(
+    points: np.ndarray, labels: np.ndarray, names: Sequence[str], codes: Sequence[int] | None = None
+) -> bytes:
     """The content of the file that `write_ply` writes."""
+    codes = range(len(names)) if codes is None else codes
     points, labels = _checked(points, labels, names)
     real, keyword = ("<f4", "float") if _fits_float32(points) else ("<f8", "double")
     fields = dict.fromkeys("xyz", (real, keyword))
@@ -57,12 +64,15 @@ def ply_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> b
         vertices[axis] = points[:, column]
     for channel, levels in zip(("red", "green", "blue"), colors(len(names)).T, strict=True):
         vertices[channel] = levels[labels]
-    vertices["label"] = labels
+    vertices["label"] = np.array(codes)[labels]
     header = [
         "ply",
         "format binary_little_endian 1.0",
         # Some readers, such as trimesh, end the header at this word even within a line.
-        *(f"comment label {k} is {on_one_line(n)}".replace("end_header", "end-header") for k, n in enumerate(names)),
+        *(
+            f"comment label {code} is {on_one_line(name)}".replace("end_header", "end-header")
+            for code, name in zip(codes, names, strict=True)
+        ),
         f"element vertex {len(vertices)}",
         *(f"property {keyword} {field}" for field, (_, keyword) in fields.items()),
         "end_header\n",

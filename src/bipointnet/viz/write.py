@@ -61,31 +61,33 @@ def write_labeled(
     classes: list[str],
     title: str,
     up: str,
-    las: tuple[Path, Sequence[int]] | None = None,
+    codes: Sequence[int] | None = None,
+    las: Path | None = None,
 ) -> list[Path]:
     """Write a cloud with labels (N,) to the files of `output_files`, all or none; returns those written.
 
     The .npy has one label per point of the file the cloud was read from, -1 for points that were left out. The picture
     is not written if matplotlib is not installed.
 
-    las: the cloud's file, and the code of each class, for a copy of it with the labels as its classification.
+    codes: the label of each class in the PLY, the .npy and the copy; default: its number. las: the cloud's file, for a
+    copy of it with the labels as its classification.
     """
     in_file = in_file_order(labels, cloud)
+    numbers = np.array(range(len(classes)) if codes is None else codes)
     points = cloud.points
     if any(cloud.origin):
         points = points.astype(np.float64) + cloud.origin
     ply, npy, html, png = files[: len(SUFFIXES)]
     contents: dict[str | Path, bytes] = {
-        ply: labeled.ply_bytes(points, labels, classes),
-        npy: labeled.npy_bytes(in_file),
+        ply: labeled.ply_bytes(points, labels, classes, codes),
+        npy: labeled.npy_bytes(np.append(numbers, -1)[in_file]),
         html: labeled.html_bytes(points, labels, classes, title, up=up),
     }
     if installed("matplotlib"):
         contents[png] = labeled.png_bytes(points, labels, classes, up=up)
     written = [Path(file) for file in contents]
     if las is not None:  # first, as it may fail for a damaged file
-        source, codes = las
-        write_classification(source, files[-1], np.array([*codes, 0])[in_file])  # 0: never classified
+        write_classification(las, files[-1], np.append(numbers, 0)[in_file])  # 0: never classified
         written.append(files[-1])
     labeled.write(contents)
     return written

@@ -12,6 +12,7 @@ import numpy as np
 
 from bipointnet import shipped
 from bipointnet.data import library_files
+from bipointnet.data.blocks import COLORS
 from bipointnet.data.clouds import Cloud, read, sample
 from bipointnet.data.rooms import make_room
 from bipointnet.data.shapes import CLASSES, held_out
@@ -125,12 +126,14 @@ def _file_sample(path: Path) -> dict[str, Any]:
 
 
 def _ply(cloud: Cloud) -> bytes:
-    """A binary PLY with the points and colors of a cloud."""
-    names = [*"xyz", *(("red", "green", "blue") if cloud.colors is not None else ())]
-    numbers = cloud.points if cloud.colors is None else np.hstack([cloud.points, cloud.colors])
-    header = ["ply", "format binary_little_endian 1.0", f"element vertex {len(numbers)}"]
-    header += [*(f"property float {name}" for name in names), "end_header\n"]
-    return "\n".join(header).encode() + numbers.astype("<f4").tobytes()
+    """A binary PLY with the points, colors and further columns of a cloud."""
+    columns = dict(zip("xyz", cloud.points.T, strict=True))
+    if cloud.colors is not None:
+        columns |= dict(zip(COLORS, cloud.colors.T, strict=True))
+    columns |= {name: values for name, values in cloud.fields.items() if name.isidentifier()}
+    header = ["ply", "format binary_little_endian 1.0", f"element vertex {len(cloud.points)}"]
+    header += [*(f"property float {name}" for name in columns), "end_header\n"]
+    return "\n".join(header).encode() + np.stack(list(columns.values()), axis=1).astype("<f4").tobytes()
 
 
 def _room_sample() -> dict[str, Any]:
