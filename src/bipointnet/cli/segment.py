@@ -61,7 +61,9 @@ def segment(
     up: str | None = typer.Option(
         None, "--up", help="Axis that points up in the file: x, y or z (default: z; models for parts: as in training)."
     ),
-    unit: str | None = typer.Option(None, "--unit", help="Unit of a scan's coordinates: m, ft or us-ft (default: m)."),
+    unit: str | None = typer.Option(
+        None, "--unit", help="Unit of a scan's coordinates: m, ft or us-ft (default: as in training)."
+    ),
     columns: str | None = COLUMNS,
     strict: bool = STRICT,
     as_json: bool = AS_JSON,

@@ -167,7 +167,7 @@ def require_unit(file: Path, unit: str | None) -> None:
     declared = declared_unit(file) if file.suffix.lower() in clouds.LAS else None
     if declared is None or declared == (unit or "m"):
         return
-    remedy = f"pass --unit {declared}" + (", or leave it out" if declared == "m" else "")
     raise UserError(
-        f"{file}: its coordinate system is in {UNITS[declared].name}; expected {UNITS[unit or 'm'].name}; {remedy}"
+        f"{file}: its coordinate system is in {UNITS[declared].name}; expected {UNITS[unit or 'm'].name}; "
+        f"pass --unit {declared}"
     )
