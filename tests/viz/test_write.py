@@ -3,8 +3,10 @@
 import sys
 from pathlib import Path
 
+import laspy
 import numpy as np
 import pytest
+from scan_data import CODES, NAMES, Tile, write_tile
 
 from bipointnet.data import clouds
 from bipointnet.data.clouds import Cloud
@@ -46,3 +48,16 @@ def test_coordinates_are_those_of_the_file_and_the_picture_needs_matplotlib(tmp_
     files = output_files(tmp_path / "near", Path("far.las"), [])
     assert write_labeled(files, cloud, labels, list("abc"), "far", "z") == files[:-1]
     assert not files[-1].exists()
+
+
+def test_every_file_has_the_codes_of_the_training_scans(tmp_path):
+    source = tmp_path / "tile.las"
+    write_tile(source, Tile(0))
+    cloud = clouds.read(source)
+    labels = np.random.default_rng(0).integers(0, len(NAMES), len(cloud.points))
+    files = output_files(tmp_path / "out", source, [source], las=True)
+    write_labeled(files, cloud, labels, list(NAMES), "tile", "z", CODES, source)
+    expected = np.array(CODES)[labels]
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+    np.testing.assert_array_equal(laspy.read(tmp_path / "out.las").classification, expected)
+    np.testing.assert_array_equal(clouds.read(tmp_path / "out.ply").fields["label"], expected)
