@@ -30,7 +30,7 @@ PICTURE = Path(__file__).parents[1] / "docs" / "scale-memory.png"
 MODEL = "local-small-modelnet40"
 POINTS = 1024
 ROUNDS = 3
-PART = 3000  # clouds per measurement
+PART = 20_000  # clouds per worker and measurement, so that it takes seconds
 
 
 def write_clouds(folder: Path, count: int) -> list[Path]:

@@ -22,7 +22,7 @@ from bipointnet.scale.work import Classify, LabelFiles, Row, Work
 
 ENGINES = ("local", "ray")
 # Clouds that a worker takes at a time: so many that it is busy for longer than it takes to give it more.
-_AT_ONCE = {"local": 64, "ray": 512}
+_AT_ONCE = {"local": 64, "ray": 2048}
 _ROUNDS = 4  # each worker takes files so many times at least, so that all end at about the same time
 _ENGINE_OPTIONS = ("engine", "workers", "address", "save_seconds")
 
@@ -52,8 +52,8 @@ class Job:
     """One job: the work, the files, and where the results go.
 
     engine: "local" or "ray". workers: how many; None: one per core of this machine. address: of a Ray cluster. chunk:
-    files that a worker takes at a time, at most. save_seconds: the work of at most so many seconds is lost if the job
-    is killed.
+    files that a worker takes at a time, at most. save_seconds: rows wait at most so long before they are written; if
+    the job is killed, these are lost, and the work on the files that workers hold.
     """
 
     work: Work

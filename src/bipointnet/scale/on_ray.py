@@ -16,6 +16,8 @@ from bipointnet.extras import require
 from bipointnet.scale.local import Worker
 from bipointnet.scale.work import Row, Work
 
+_ANSWERS = "answers"  # the column of the actors' results: lists of rows, pickled
+
 
 def run_ray(work: Work, chunks: Sequence[list[str]], workers: int, address: str | None) -> Iterator[list[Row]]:
     """The rows of all files, block by block, in the order in which they are finished.
@@ -41,7 +43,8 @@ def run_ray(work: Work, chunks: Sequence[list[str]], workers: int, address: str 
     pool = ray.data.ActorPoolStrategy(size=workers)
     done = listed.map_batches(Actor, batch_size=None, compute=pool, num_cpus=1)
     for block in done.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
-        yield block.to_pylist()  # pyright: ignore[reportAttributeAccessIssue]
+        for answer in block[_ANSWERS]:  # pyright: ignore
+            yield pickle.loads(answer.as_buffer())
 
 
 def _connect(address: str | None) -> None:
@@ -62,7 +65,7 @@ def _connect(address: str | None) -> None:
 
 
 class _Actor:
-    """Maps the paths of a block to rows."""
+    """Maps the paths of a block to rows, which stay pickled: a worker's arrays need no conversion on their way."""
 
     own: Work
     folder: str  # of the process that started the job, in which relative paths begin
@@ -78,5 +81,4 @@ class _Actor:
     def __call__(self, batch: dict[str, Any]) -> Any:
         import pyarrow
 
-        answers = self._worker.answers([str(path) for path in batch["path"]])
-        return pyarrow.Table.from_pylist([row for answer in answers for row in pickle.loads(answer)])
+        return pyarrow.table({_ANSWERS: list(self._worker.answers([str(path) for path in batch["path"]]))})
