@@ -62,10 +62,10 @@ else
 	$(PYTEST) -m instructions
 endif
 
-# Tests that train must not depend on the rounding of one CPU. PyTorch cannot compile C++ with the capability `default`.
+# Tests that train must not depend on the rounding of one CPU.
 learning: $(DEV_READY)
 	$(PYTEST) -m learning
-	ATEN_CPU_CAPABILITY=default $(PYTEST) -m learning -k 'not test_compile_checks_itself'
+	ATEN_CPU_CAPABILITY=default $(PYTEST) -m learning
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 $(PYTEST) -m learning
 
 # The C++ tests: as they are, under sanitizers, on ARM and RISC-V under qemu, and without threads: as WebAssembly and on a
@@ -139,7 +139,7 @@ else
 	$(CMAKE) -S . -B build/cortex-m7-tests -DCMAKE_TOOLCHAIN_FILE=core/cmake/cortex-m7.cmake -DBIPOINTNET_NO_THREADS=ON \
 	  $(BUILD_TESTS) build/cortex-m7-tests --target core_tests -j 2 > build/cortex-m7-tests.log \
 	  || (cat build/cortex-m7-tests.log; exit 1)
-	$(CTEST) build/cortex-m7-tests --timeout 120
+	$(CTEST) build/cortex-m7-tests --timeout 1200
 	$(BIN)/pytest -m cortex_m7
 	$(BIN)/python benchmarks/cortex_m7.py
 endif
@@ -155,7 +155,7 @@ else
 	  && $(CMAKE) --build build/fuzz -j 2 --target make_corpus $(FUZZ_TARGETS) > build/fuzz.log || (cat build/fuzz.log; exit 1)
 	@for target in $(FUZZ_TARGETS); do \
 	  mkdir -p build/fuzz/corpus/$$target && build/fuzz/make_corpus $$target build/fuzz/corpus/$$target || exit 1; \
-	  build/fuzz/$$target -max_total_time=$$(($(FUZZ_SECONDS) / $(words $(FUZZ_TARGETS)))) -max_len=4096 -timeout=5 \
+	  build/fuzz/$$target -max_total_time=$$(($(FUZZ_SECONDS) / $(words $(FUZZ_TARGETS)))) -max_len=4096 -timeout=60 \
 	    -rss_limit_mb=2048 -artifact_prefix=build/fuzz/$$target- build/fuzz/corpus/$$target \
 	    2> build/fuzz/$$target.log || { tail -50 build/fuzz/$$target.log; exit 1; }; \
 	  echo "$$target: $$(tail -1 build/fuzz/$$target.log)"; \

@@ -26,7 +26,7 @@ def in_child(function: Callable[[], object]) -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         return child
     try:
-        signal.alarm(60)
+        signal.alarm(600)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         function()
         os._exit(0)

@@ -166,8 +166,10 @@ def test_ctrl_c_at_any_moment_says_stopped_and_leaves_nothing(place, arguments):
         time.sleep(delay)
         process.send_signal(signal.SIGINT)
         errors = process.communicate(timeout=120)[1]
-        # Before Python runs the first line of the package, it ends itself: by the signal, or with an error of `site`.
-        early = "import site" in errors or "init_import_site" in errors
+        # Before Python runs the first line of the package, it ends itself: by the signal, or with an error of its own.
+        early = any(
+            sign in errors for sign in ("import site", "Fatal Python error: init_", "Could not import runpy module")
+        )
         assert early or process.returncode in (0, 128 + signal.SIGINT, -signal.SIGINT), errors
         if process.returncode == 128 + signal.SIGINT:
             assert "Traceback" not in errors

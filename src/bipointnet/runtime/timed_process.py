@@ -89,7 +89,13 @@ class TimedProcess:
         """The next line of the child, which is killed after `limit` seconds."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        timer = threading.Timer(limit, self._process.kill)
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            self._process.kill()
+
+        timer = threading.Timer(limit, stop)
         timer.start()
         try:
             if request is not None:
@@ -99,10 +105,10 @@ class TimedProcess:
         except BrokenPipeError:
             line = ""
         finally:
-            late = not timer.is_alive()
             timer.cancel()
         if not line:
-            raise NotMeasuredError(f"no answer within {limit:g} s" if late else "the process ended, perhaps for memory")
+            reason = f"no answer within {limit:g} s" if late.is_set() else "the process ended, perhaps for memory"
+            raise NotMeasuredError(reason)
         answer = json.loads(line)
         if "error" in answer:
             raise NotMeasuredError(answer["error"])

@@ -141,7 +141,7 @@ class Worker:
                 raise Closed
         if process is not None:
             with suppress(subprocess.TimeoutExpired):
-                process.wait(0.2)  # its own status says why
+                process.wait(5)  # its own status says why
             self._end = _end(process)
 
     def _lost(self, path: str) -> Row:
