@@ -17,6 +17,7 @@ from job_files import MODEL, rows_of, write_clouds
 from ray.cluster_utils import Cluster
 
 from bipointnet import scale
+from bipointnet.errors import UserError
 
 pytestmark = pytest.mark.long
 RAY = Path(sys.executable).with_name("ray")
@@ -113,6 +114,15 @@ def test_ray_gives_the_rows_of_the_local_engine(cluster: None, tmp_path: Path):
     assert job(Path("clouds"), Path("relative"), cwd=tmp_path).wait() == 0
     labels = [row["label"] for _, row in sorted(rows_of(tmp_path / "relative").items())]
     assert labels == [row["label"] for _, row in sorted(rows_of(tmp_path / "local").items())]
+
+
+@pytest.mark.parametrize("address", ["host.invalid:6379", "127.0.0.1:1", "127.0.0.1:port", "[::1]:1"])
+def test_an_address_without_a_cluster_is_refused_soon(tmp_path: Path, address: str):
+    files = write_clouds(tmp_path / "clouds", 2)
+    begun = time.monotonic()
+    with pytest.raises(UserError, match=r"no Ray cluster answers .*; start one with `ray start --head`"):
+        scale.predict(files, MODEL, tmp_path / "out", engine="ray", address=address)
+    assert time.monotonic() - begun < 60
 
 
 def test_a_file_that_always_kills_its_process_becomes_an_error(cluster: None, tmp_path: Path):

@@ -7,6 +7,7 @@ local engine.
 import logging
 import os
 import pickle
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,6 +18,7 @@ from bipointnet.scale.local import Worker
 from bipointnet.scale.work import Row, Work
 
 _ANSWERS = "answers"  # the column of the actors' results: lists of rows, pickled
+_CONNECT_SECONDS = 10  # until a cluster that does not answer is given up
 
 
 def run_ray(work: Work, chunks: Sequence[list[str]], workers: int, address: str | None) -> Iterator[list[Row]]:
@@ -55,13 +57,21 @@ def _connect(address: str | None) -> None:
     if ray.is_initialized():
         return
     try:
+        _require_listener(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError, RuntimeError, RayError) as error:
+    except (OSError, ValueError, RuntimeError, RayError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise UserError(
             f"--address is {address!r}; no Ray cluster answers ({reason}); start one with `ray start --head`, or leave "
             "--address out"
         ) from error
+
+
+def _require_listener(address: str | None) -> None:
+    """OSError if no program listens at host:port; Ray would try for many minutes."""
+    host, separator, port = (address or "").rpartition("://")[2].rpartition(":")
+    if separator:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
 
 
 class _Actor:
