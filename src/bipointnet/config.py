@@ -115,10 +115,13 @@ class Config:
     )
     fold: str | None = _option(None, "Task semantic, S3DIS: the area to test on (default: Area_5), or `each`.")
     block: float | None = _option(
-        None, "Labeled scans: side of a block in meters (default: 1; scans wider than 40 m: 20, PointNets 10).", above=0
+        None,
+        "Labeled scans: side of a block in meters (default: 1; sparse or wider than 40 m: 20, PointNets 10).",
+        above=0,
     )
     channels: str | None = _option(
-        None, "Labeled scans: what to read beside x, y and height: rgb, intensity, ... (default: rgb, if there is any)."
+        None,
+        "Labeled scans: what to read beside x, y and height: rgb, intensity, ... (default: rgb if all have it).",
     )
     columns: str | None = _option(None, "Labeled scans: names of the columns of text and npy files, like x,y,z,label.")
     labels: str | None = _option(

@@ -108,11 +108,11 @@ def test_json_that_is_no_table(value: Any) -> None:
 
 def test_standard_names() -> None:
     assert list(ASPRS) == list(range(19))
-    assert standard_table([6, 2, 7, 2]) == ClassTable(("ground", "building"), ((2,), (6,)), frozenset(IGNORED))
-    assert standard_table({*ASPRS}).names == tuple(ASPRS[code] for code in ASPRS if code not in IGNORED)
+    assert standard_table({6: 1, 2: 2, 7: 1}) == ClassTable(("ground", "building"), ((2,), (6,)), frozenset(IGNORED))
+    assert standard_table(dict.fromkeys(ASPRS, 1)).names == tuple(ASPRS[code] for code in ASPRS if code not in IGNORED)
     with pytest.raises(UserError) as caught:
-        standard_table({2, 65, 64})
-    assert "the classification codes 64, 65 have no standard name" in str(caught.value)
+        standard_table({2: 9, 65: 1200, 64: 3})
+    assert "codes without a standard name: 64 (3 points), 65 (1,200 points)" in str(caught.value)
     assert 'with --classes, one per line, for example 64 = "car"' in str(caught.value)
 
 

@@ -179,7 +179,7 @@ def test_labels_of_other_formats_are_numbered(tmp_path: Path):
     ("change", "sentence"),
     [
         ({"codes": np.full(6000, 1)}, "tile9.las: has no classification, all points have the code 0 or 1"),
-        ({"codes": np.full(6000, 77)}, "codes 64, 77 have no standard name"),
+        ({"codes": np.full(6000, 77)}, r"codes without a standard name: 64 \([\d,]+ points\), 77 \(6,000 points\)"),
         ({"wkt": FEET}, r"tile9.las: its coordinate system is in US survey feet; expected meters; pass --unit us-ft"),
     ],
 )
@@ -399,3 +399,23 @@ def test_what_lies_beside_the_splits_is_named(tmp_path: Path, table: Path):
         write_tile(tmp_path / "tiles" / name, Tile(0 if name == "train/a.las" else 1))
     found = find_scans(tmp_path / "tiles")
     assert [skipped.name for skipped in found.skipped] == ["d.las", "val/"]
+
+
+def test_blocks_of_sparse_scans_are_wide_enough_for_their_points(tmp_path: Path, table: Path):
+    """Two points per square meter in 30 m: a block of 1 m, as in a room of this size, would have none of the poles."""
+    for number in range(5):
+        write_tile(tmp_path / "sparse" / f"{number}.las", Tile(number, 1500, (30, 25)))
+        write_tile(tmp_path / "dense" / f"{number}.las", Tile(number, 6000, (9, 8)))
+    sparse, dense = (opened(tmp_path / name, classes=table) for name in ("sparse", "dense"))
+    assert sparse.blocks is not None
+    assert dense.blocks is not None
+    assert (sparse.blocks.side, dense.blocks.side) == (10.0, 1.0)
+    assert set(np.unique(labels_of(sparse.train))) == {0, 1, 2}
+
+
+def test_colors_that_only_some_files_have_are_named(tmp_path: Path, table: Path):
+    folder = tiles(tmp_path / "tiles", colors=True)
+    write_tile(folder / "bare.las", Tile(9))
+    data = opened(folder, classes=table)
+    assert data.summary is not None
+    assert "colors are not used, as some files have none: bare.las" in data.summary.notes

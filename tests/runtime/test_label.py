@@ -1,14 +1,18 @@
 """Every point of a file of any size gets one label, in samples and in blocks; mistakes get one sentence."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import bipointnet
 from bipointnet.data.blocks import ROOM, BlockLayout
 from bipointnet.data.clouds import Cloud
 from bipointnet.errors import UserError
 from bipointnet.runtime.label import BATCH, Logits, Network, label_object, label_scene
 from bipointnet.runtime.progress import no_progress
 
+ROOMS = Path(__file__).parents[1] / "golden" / "rooms-semantic.bpn"
 COLORLESS = BlockLayout(1.0, ("x", "y", "z", "x/size", "y/size", "z/size"), {})
 
 
@@ -88,3 +92,13 @@ def test_only_accepted_classes_are_predicted(label_points, channels):
 def test_missing_colors_get_one_sentence():
     with pytest.raises(UserError, match=r"room\.ply: holds no colors, which the network reads; expected red"):
         label_scene(network(by_height, 16, 9), cloud_of(10), "room.ply", no_progress)
+
+
+def test_mistakes_of_callers_get_one_sentence():
+    model = bipointnet.load(ROOMS)
+    with pytest.raises(UserError, match=r"unit is 'km'; expected one of m, ft, us-ft"):
+        bipointnet.label(model, "room.las", unit="km")
+    with pytest.raises(UserError, match=r"cloud is of the type ndarray; expected the name of a file, or a Cloud"):
+        bipointnet.label(model, np.zeros((9, 3)))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UserError, match=r"model is 'rooms.bpn'; expected a packed model; pass bipointnet.load"):
+        bipointnet.label("rooms.bpn", "room.las")  # pyright: ignore[reportArgumentType]

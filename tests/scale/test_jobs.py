@@ -415,6 +415,8 @@ def test_mistakes_get_one_sentence(clouds: list[Path], undisturbed: Path, tmp_pa
     assert "no such file" in complaint("predict", "-m", MODEL, "--files-from", tmp_path / "none.txt")
     with pytest.raises(UserError, match="workers is 0; expected at least 1"):
         scale.predict(clouds[:1], MODEL, tmp_path / "o", workers=0)
+    with pytest.raises(UserError, match=r"files is '.*', one path; expected a list of files"):
+        scale.predict(clouds[0], MODEL, tmp_path / "o")  # pyright: ignore[reportArgumentType]
     with pytest.raises(UserError, match="labels points; expected a model that classifies clouds"):
         scale.predict(clouds[:1], MODEL.with_name("rooms-semantic.bpn"), tmp_path / "o")
     with pytest.raises(UserError, match="has the task classify; expected semantic"):

@@ -247,6 +247,14 @@ def test_labeled_copies_are_no_input(model: Path, tmp_path: Path):
     assert found.skipped == (Skipped("labeled/", "labels that `segment` wrote"),)
 
 
+def test_labels_of_single_files_are_no_input(model: Path, tmp_path: Path):
+    write_tile(tmp_path / "tiles" / "0.las", Tile(0, 500))
+    succeed("segment", "0.las", "-m", model, cwd=tmp_path / "tiles")
+    done = run("segment", "tiles", "-m", model, "-o", "labeled", "--workers", "1", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["done"] == 1
+    assert "labels that `segment` wrote are left out: tiles/0-labels.las, tiles/0-labels.npy" in done.stderr
+
+
 def test_a_copy_that_is_gone_is_made_again(model: Path, tiles: Path, tmp_path: Path):
     files = sorted(tiles.rglob("*.las"))
     first = scale.segment(files, model, tmp_path / "out", workers=1)

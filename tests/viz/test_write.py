@@ -61,3 +61,18 @@ def test_every_file_has_the_codes_of_the_training_scans(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
     np.testing.assert_array_equal(laspy.read(tmp_path / "out.las").classification, expected)
     np.testing.assert_array_equal(clouds.read(tmp_path / "out.ply").fields["label"], expected)
+
+
+def test_only_files_of_an_earlier_labeling_are_replaced(tmp_path):
+    """Two scans in one folder: the labels of the first one must not be written over the second one."""
+    sources = [tmp_path / name for name in ("a.las", "b.las")]
+    for number, source in enumerate(sources):
+        write_tile(source, Tile(number))
+    for name in ("b", "b.las"):
+        with pytest.raises(UserError, match=r"b\.las: is there already, and was not written by an earlier labeling"):
+            output_files(tmp_path / name, sources[0], [sources[0]], las=True)
+    cloud = clouds.read(sources[0])
+    for name in ("labeled", "labeled.laz", "labeled.ply"):
+        files = output_files(tmp_path / name, sources[0], [sources[0]], las=True)
+        assert files[-1] == tmp_path / "labeled.las"
+        write_labeled(files, cloud, np.zeros(len(cloud.points), int), list(NAMES), "a", "z", CODES, sources[0])

@@ -118,7 +118,8 @@ def _inspect_model(model: Path, as_json: bool) -> None:
         f"{f', and {distances:,} for distances between points' if distances else ''}."
     )
     out.print(f"{len(facts['classes'])} classes: {plain(', '.join(facts['classes']))}")
-    training = ", ".join(f"{name} {_short(value)}" for name, value in facts["training"].items() if value is not None)
+    known = {name: value for name, value in facts["training"].items() if not isinstance(value, dict | None)}
+    training = ", ".join(f"{name} {_short(value)}" for name, value in known.items())
     out.print(f"Training: {plain(training) or 'not recorded in the file'}")
     epoch, epochs = (facts["training"].get(name) for name in ("epoch", "epochs"))
     if isinstance(epoch, int) and isinstance(epochs, int) and epoch < epochs:

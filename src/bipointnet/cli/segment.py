@@ -162,6 +162,8 @@ def _label_many(
 ) -> None:
     """Label many files; where: engine, address and workers."""
     from bipointnet.data.clouds import SUFFIXES
+    from bipointnet.data.scan_files import is_written
+    from bipointnet.data.summary import first_names
     from bipointnet.evaluation.inputs import expand, listed_in
     from bipointnet.scale.jobs import label_job
 
@@ -169,6 +171,11 @@ def _label_many(
     if folder is None:
         raise UserError("a job writes more than one labeled file; expected a folder for them; name one with -o")
     inputs = expand(named, SUFFIXES) + (listed_in(files_from, SUFFIXES) if files_from else [])
+    stems = {Path(each.name).with_suffix("") for each in inputs}
+    labels = {each.name for each in inputs if is_written(Path(each.name), stems)}
+    if labels:
+        warn(f"labels that `segment` wrote are left out: {first_names(sorted(labels))}")
+    inputs = [each for each in inputs if each.name not in labels]
     root = named[0] if len(named) == 1 and os.path.isdir(named[0]) else None
     options = {"root": root, "unit": unit, "columns": column_names(columns)}
     engine, address, workers = where

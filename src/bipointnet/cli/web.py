@@ -49,7 +49,8 @@ def view(
 
     for file in files:
         if not file.is_file():
-            raise UserError(f"{file}: no such file; expected a cloud or a mesh; check the path")
+            what = "a folder" if file.is_dir() else "no such file"
+            raise UserError(f"{file}: {what}; expected a cloud or a mesh; name files")
     _require_packed([model])
     page = Path(tempfile.mkdtemp(prefix="bipointnet-")) / "view.html"
     write_page(page, [model], files)

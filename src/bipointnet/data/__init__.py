@@ -221,7 +221,7 @@ def _find(data: str) -> tuple[str, Path]:
             raise UserError(f"{path}: holds {len(matches)} data sets ({found}); name one of them")
     raise UserError(
         f"{path}: {_content(path)}, not a recognized layout; expected one of:"
-        f" {'; '.join(layout.description for layout in DATASETS.values())}; for labeled scans add --task semantic"
+        f" {'; '.join(layout.description for layout in DATASETS.values())}; labeled scans need `train --task semantic`"
     )
 
 

@@ -137,17 +137,18 @@ class ClassTable:
             ) from error
 
 
-def standard_table(found: Collection[int]) -> ClassTable:
-    """The classes of the codes in LAS files, with the names that ASPRS gives them.
+def standard_table(found: Mapping[int, int]) -> ClassTable:
+    """The classes of the codes in LAS files, with the names that ASPRS gives them. found: the points of each code.
 
-    >>> standard_table({2, 6, 7}).names
+    >>> standard_table({2: 900, 6: 80, 7: 1}).names
     ('ground', 'building')
     """
     unnamed = sorted(int(code) for code in found if code not in ASPRS)
     if unnamed:
+        codes = some([f"{code} ({found[code]:,} points)" for code in unnamed])
         raise UserError(
-            f"the classification codes {some([str(code) for code in unnamed])} have no standard name, expected 0 to "
-            f'{max(ASPRS)}; name all codes in a TOML table given with --classes, one per line, for example 64 = "car"'
+            f"codes without a standard name: {codes}; expected 0 to {max(ASPRS)}; name all codes in a TOML table given "
+            'with --classes, one per line, for example 64 = "car"'
         )
     codes = sorted({int(code) for code in found} - set(IGNORED))
     return ClassTable(tuple(ASPRS[code] for code in codes), tuple((code,) for code in codes), frozenset(IGNORED))

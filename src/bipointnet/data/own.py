@@ -213,7 +213,7 @@ def unseen(
         return (
             tuple(source for source in candidates if source.name in tested),
             lambda _: (
-                "tested: a fifth of each class, as `train` holds it out; the model does not record its training files"
+                "tested: a fifth, as `train` holds it out; the model does not record its training files"
                 " (--all tests on all files)"
             ),
         )

@@ -46,16 +46,16 @@ def read_codes(file: Path, cloud: Cloud, name: str | None = None) -> np.ndarray:
         # A LAS file that is not classified has a column of zeros and ones all the same.
         if codes.max(initial=0) > 1 or field != "classification" or file.suffix.lower() not in clouds.LAS:
             raise UserError(
-                f"{file}: has labels in the column {field} and in {labels}; expected one of the two; name the column "
-                "with --labels, or move the file away"
+                f"{file}: has labels in the column {field} and in {labels}; expected one of the two; move the "
+                "file away, or name the column when you train (`train --labels`)"
             )
     if name is not None:
         raise UserError(f"{file}: has no field '{name}'; expected one of {_names(cloud.fields)}; name one of these")
     if labels is None:
         raise UserError(
             f"{file}: no labels found, its fields are {_names(cloud.fields)}; expected a field {', '.join(FIELDS)}, or "
-            f"a file {', '.join(path.name for path in _candidates(file)[: len(_BESIDE)])} beside it or in a folder "
-            f"'labels' beside its folder; add one of these, or name the column that holds the labels with --labels"
+            f"a file {', '.join(path.name for path in _beside(file) if path != file)} beside it or in a folder "
+            f"'labels' beside its folder; add one of these, or train with {_option(cloud)}"
         )
     codes = read_label_file(labels, file, len(cloud.points) + cloud.dropped)
     return codes if cloud.kept is None else codes[cloud.kept]
@@ -94,12 +94,22 @@ def _field(cloud: Cloud, name: str) -> str | None:
     return next((field for field in cloud.fields if field.casefold() == name.casefold()), None)
 
 
+def _option(cloud: Cloud) -> str:
+    """The option of `train` that says which column holds the labels."""
+    if any(name.startswith("column ") for name in cloud.fields):
+        return "--columns, which names the columns, such as x,y,z,label"
+    return "--labels, which names the column that holds them"
+
+
+def _beside(file: Path) -> list[Path]:
+    return [file.with_name(file.stem + end) for end in _BESIDE]
+
+
 def _candidates(file: Path) -> list[Path]:
-    beside = [file.with_name(file.stem + end) for end in _BESIDE]
     folder = file.parent if file.parent.name not in ("", "..") else Path(os.path.abspath(file.parent))
     places = (folder.parent / "labels", folder / "labels")
     parallel = [place / (file.stem + end) for place in places for end in _IN_LABELS]
-    return [path for path in (*beside, *parallel) if path != file]
+    return [path for path in (*_beside(file), *parallel) if path != file]
 
 
 def _may_be_labels(file: Path, path: Path) -> bool:

@@ -22,6 +22,7 @@ _FILES_FOR_A_SPLIT = 5  # with fewer, places are held out instead of files
 _WIDE = 40.0  # meters: a wider scan is of the outdoors
 _SIDE = 1.0  # of a block of a scan that is not so wide
 _POINTS = 128, 4096  # per block, if they are not given
+_SPARSE = 64  # points in a block of that side, on average; with fewer, many blocks have too few to be used
 _UNCLASSIFIED = 0, 1  # codes of LAS
 _MOST_CODES = 100  # without a table; more are probably numbers of objects
 
@@ -33,7 +34,7 @@ class ScanOptions:
     Attributes:
         points: per block; if it is not given, three in four blocks have as many.
         block: side of a block in meters.
-        wide_block: the same for scans wider than 40 m, if `block` is not given.
+        wide_block: the same for scans wider than 40 m, and for sparse ones, if `block` is not given.
         channels: features beside x, y and height: "rgb", or columns of the files, such as "intensity".
         labels: the column that holds the labels.
         columns: the names of the columns of text and npy files, which have none.
@@ -163,7 +164,7 @@ def choose_layout(
             f"--block is {options.block:g} m, but the scans are {wide:.0f} m wide; expected a fraction of that; use a "
             "smaller one"
         )
-    side = options.block or (options.wide_block if wide > _WIDE else _SIDE)
+    side = options.block or _side(surveys, wide, options.wide_block)
     colored = all(survey.has_colors for survey in surveys)
     channels = ("rgb",) if options.channels is None and colored else options.channels or ()
     if "rgb" in channels and not colored:
@@ -173,6 +174,14 @@ def choose_layout(
     learned = [survey for source, survey in zip(sources, surveys, strict=True) if source.name in trained]
     scales = {name: max(survey.largest[name] for survey in learned) or 1.0 for name in channels if name != "rgb"}
     return BlockLayout(side, ("x", "y", "height", *names), scales)
+
+
+def _side(surveys: Sequence[Survey], wide: float, wide_block: float) -> float:
+    """The side of a block: 1 m in rooms. In sparse scans such a block has too few points, however wide they are."""
+    density = float(np.median([survey.points / max(np.prod(survey.size[:2]), 1e-9) for survey in surveys]))
+    if wide <= _WIDE and density * _SIDE**2 >= _SPARSE:
+        return _SIDE
+    return max(_SIDE, min(wide_block, float(f"{wide / 2:.1g}")))
 
 
 def choose_points(sources: Sequence[Source], reader: ScanReader, side: float) -> int:

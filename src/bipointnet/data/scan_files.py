@@ -104,12 +104,12 @@ def _scans_in(root: Path, folder: Path, above: frozenset[Path] = frozenset()) ->
             skipped.append(Skipped(name_below(root, entry), f"no reader for '{entry.suffix}'"))
     labels = label_files(files)
     own = {file.with_suffix("") for file in files if file.parent == folder}
-    written = {file for file in files if file.parent == folder and _is_written(file, own)}
+    written = {file for file in files if file.parent == folder and is_written(file, own)}
     skipped += [Skipped(name_below(root, file), "labels that `segment` wrote") for file in sorted(written)]
     return [file for file in files if file not in labels | written], skipped
 
 
-def _is_written(file: Path, scans: Collection[Path]) -> bool:
+def is_written(file: Path, scans: Collection[Path]) -> bool:
     """Whether `segment` wrote a file by default: a-labels.laz beside a.laz."""
     scan = file.with_suffix("")
     return scan.name.endswith(OUTPUT) and scan.with_name(scan.name.removesuffix(OUTPUT)) in scans

@@ -11,7 +11,7 @@ from bipointnet.data.blocks import COLORS
 from bipointnet.data.own import Found, Source
 from bipointnet.data.reading import cores, in_order, with_progress
 from bipointnet.data.scan_files import ScanReader
-from bipointnet.data.summary import Skipped
+from bipointnet.data.summary import Skipped, first_names
 from bipointnet.errors import UserError
 
 _AT_ONCE = 4  # files, whatever their size, that are in memory
@@ -65,7 +65,9 @@ def survey_all(found: Found, reader: ScanReader, skip_bad: bool) -> tuple[list[S
     if errors and (not skip_bad or len(errors) == len(surveyed)):
         if len(errors) == len(surveyed):  # a mistake in the options, more likely than in all files
             raise errors[0][1]
-        raise UserError(f"{errors[0][1]}, or pass --skip-bad to leave out {len(errors):,} such files")
+        others = first_names(source.name for source, _ in errors[1:])
+        too = f"; {others} cannot be read either" if others else ""
+        raise UserError(f"{errors[0][1]}, or pass --skip-bad to leave it out{too}")
     good = [(source, found) for source, found in zip(found.sources, surveyed, strict=True) if isinstance(found, Survey)]
     bad = [
         Skipped(source.name, str(error).removeprefix(f"{source.file}: ").partition(";")[0]) for source, error in errors

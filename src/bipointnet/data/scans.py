@@ -175,16 +175,17 @@ def _require_blocks(found: Found, splits: Sequence[Split], table: ClassTable) ->
     for name, split in zip(("train", "test"), splits, strict=True):
         if len(split) == 0:
             raise UserError(
-                f"{found.root}: no block is left to {name} on; expected scans of several blocks; use a smaller "
-                "--block, or add files"
+                f"{found.root}: no block is left to {name} on; expected scans of several blocks with enough points; "
+                "use a smaller --block, a larger one if the scans are sparse, or add files"
             )
     assert splits[0].point_labels is not None
     learned = np.bincount(splits[0].point_labels[splits[0].point_labels >= 0], minlength=len(table.names))
     missing = [name for name, count in zip(table.names, learned, strict=True) if count == 0]
     if missing:
         raise UserError(
-            f"{found.root}: no training block has a point of class {first_names(missing)}; expected all classes; add "
-            "files with it, merge it with another class in a table given with --classes, or ignore it there"
+            f"{found.root}: no training block has a point of class {first_names(missing)}; expected all classes; use a "
+            "larger --block if many blocks have too few points, add files with it, merge it with another class in a "
+            "table given with --classes, or ignore it there"
         )
 
 
@@ -200,6 +201,9 @@ def _notes(
     scales = "".join(f"; {name} is divided by {scale:g}" for name, scale in layout.scales.items())
     notes = [f"blocks of {layout.side:g} m with {points:,} points: {', '.join(layout.channels)}{scales}"]
     notes.append(f"blocks with fewer than {_fewest(points)} points are not used")
+    without = [source.name for source, survey in zip(sources, surveys, strict=True) if not survey.has_colors]
+    if 0 < len(without) < len(sources) and "red" not in layout.channels:
+        notes.append(f"colors are not used, as some files have none: {first_names(without)}")
     if split == "place":
         notes.append("held out for the test: the last fifth of each scan along its longer side")
     codes = sum((survey.codes for survey in surveys), Counter[int]())

@@ -64,7 +64,14 @@ def verify_against_run(
     """
     network, facts = checkpoint.load_run(run)
     model = load(path, "portable")
-    if (facts["classes"], facts["channels"]) != (model.classes, model.channels):
+    differing = [pair for pair in zip(facts["classes"], model.classes, strict=False) if pair[0] != pair[1]]
+    if len(facts["classes"]) == len(model.classes) and differing:
+        own, packed = differing[0]
+        raise UserError(
+            f"{run}: a network with the class {own!r}; expected {packed!r} in its place, as in the packed model; name "
+            "the run it was exported from"
+        )
+    if (len(facts["classes"]), facts["channels"]) != (len(model.classes), model.channels):
         raise UserError(
             f"{run}: a network for {len(facts['classes'])} classes and {facts['channels']} channels per point; "
             f"expected {len(model.classes)} and {model.channels}, as in the packed model; name the run it was "

@@ -14,6 +14,7 @@ import numpy as np
 
 from bipointnet.data.blocks import BlockLayout, Columns, add_votes, cover, cover_size
 from bipointnet.data.clouds import UNNAMED, Cloud, read, require_finite
+from bipointnet.data.las_units import UNITS
 from bipointnet.data.scan_facts import recorded_facts
 from bipointnet.data.scan_files import in_meters, require_unit
 from bipointnet.data.shuffle import shuffled
@@ -52,6 +53,15 @@ def label(
         >>> labels.shape  # doctest: +SKIP
         (1047554,)
     """
+    if not isinstance(model, Model):
+        raise UserError(f"model is {model!r}; expected a packed model; pass bipointnet.load(...)")
+    if not isinstance(cloud, (Cloud, str, Path)):
+        raise UserError(
+            f"cloud is of the type {type(cloud).__name__}; expected the name of a file, or a Cloud; pass "
+            "bipointnet.data.clouds.Cloud(points)"
+        )
+    if unit is not None and unit not in UNITS:
+        raise UserError(f"unit is {unit!r}; expected one of {', '.join(UNITS)}")
     model.require_segments()
     source = "the cloud" if isinstance(cloud, Cloud) else cloud
     if model.task == "semantic" and not isinstance(cloud, Cloud):

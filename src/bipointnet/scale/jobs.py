@@ -201,6 +201,8 @@ def segment(files: Iterable[str | Path], model: str | Path, out: str | Path, **o
 def _run(
     make: Any, files: Iterable[str | Path], model: str | Path, out: str | Path, options: dict[str, Any]
 ) -> Outcome:
+    if isinstance(files, (str, Path)):
+        raise UserError(f"files is {os.fspath(files)!r}, one path; expected a list of files; put it into a list")
     engine = {name: options.pop(name) for name in _ENGINE_OPTIONS if name in options}
     progress = options.pop("progress", no_progress)
     return make(model, out, options, **engine).run([Input(os.fspath(file)) for file in files], progress)

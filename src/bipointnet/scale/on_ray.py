@@ -27,6 +27,8 @@ def run_ray(work: Work, chunks: Sequence[list[str]], workers: int, address: str 
     address: of a running cluster, "auto" for one that was started on this machine; None: start one here.
     """
     require("the engine ray", "ray")
+    # Its messages about actors are alarming and untrue here: what is lost is computed again.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     import ray.data
 
     _connect(address)

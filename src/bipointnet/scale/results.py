@@ -34,7 +34,7 @@ class Results:
     """
 
     def __init__(self, out: Path, job: dict[str, Any], seconds: float) -> None:
-        require("results as Parquet", "pyarrow")
+        require("writing Parquet", "pyarrow")
         self._out, self._seconds = out, seconds
         self._good: list[Row] = []
         self._bad: list[Row] = []

@@ -216,6 +216,15 @@ def html_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str], tit
     return page.replace("{{cloud}}", data).encode()
 
 
+def is_page(file: Path) -> bool:
+    """Whether a file is a page as `write_html` writes it."""
+    try:
+        with open(file, "rb") as stream:
+            return b"<title>Labeled point cloud</title>" in stream.read(1000)
+    except FileNotFoundError:
+        return False
+
+
 def _checked(points: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """The points as floats and the labels, or UserError if they do not match."""
     points, labels = np.asarray(points), np.asarray(labels)

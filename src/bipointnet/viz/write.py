@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bipointnet.data.clouds import Cloud
+from bipointnet.data.clouds import LAS, Cloud
 from bipointnet.data.las_files import write_classification
 from bipointnet.data.scan_files import OUTPUT
 from bipointnet.errors import UserError
@@ -18,11 +18,13 @@ LONGEST_NAME = 250  # bytes; with the suffix, as long as a name can be
 
 
 def output_files(out: Path | None, cloud_file: Path, sources: list[Path], las: bool = False) -> list[Path]:
-    """The files to write, one per suffix; UserError if one of them is a folder or one of the `sources`.
+    """The files to write, one per suffix; UserError if one of them is a folder, or would replace a file.
+
+    Files that an earlier labeling wrote are replaced: its page is among them.
 
     Args:
-        out: their common name without suffix, or a folder to write them to; by default the name of the cloud's file
-            with "-labels", in the current folder.
+        out: their common name, with or without one of their suffixes, or a folder to write them to; by default the name
+            of the cloud's file with "-labels", in the current folder.
         cloud_file: the file that the cloud was read from.
         sources: files that were read and must not be overwritten.
         las: also a copy of the cloud's file, LAS or LAZ, with the labels as its classification; it is the last one.
@@ -35,6 +37,8 @@ def output_files(out: Path | None, cloud_file: Path, sources: list[Path], las: b
         raise UserError(
             f"--out is '{stem}'; expected the name of the files to write, without suffix, {LONGEST_NAME} bytes at most"
         )
+    if stem.suffix.lower() in (*SUFFIXES, *LAS):
+        stem = stem.with_suffix("")
     suffixes = (*SUFFIXES, cloud_file.suffix.lower()) if las else SUFFIXES
     files = [stem.with_name(stem.name + suffix) for suffix in suffixes]
     for file in files:
@@ -42,6 +46,12 @@ def output_files(out: Path | None, cloud_file: Path, sources: list[Path], las: b
             raise UserError(f"{file}: a folder where a file should be written; choose another name with -o")
         if any(source.exists() and file.resolve() == source.resolve() for source in sources):
             raise UserError(f"{file}: an input file, which would be overwritten; choose another name with -o")
+    there = [file for file in files if file.exists()]
+    if there and not labeled.is_page(files[SUFFIXES.index(".html")]):
+        raise UserError(
+            f"{there[0]}: is there already, and was not written by an earlier labeling; expected a new name; choose "
+            "another one with -o"
+        )
     return files
 
 
