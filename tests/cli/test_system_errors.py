@@ -115,14 +115,15 @@ def limit_file_size() -> None:
 def test_a_full_disk_leaves_the_old_files(place, arguments, target):
     """All files of `segment` are replaced together: the small ones are not new where a large one is old."""
     (place / "out").mkdir(exist_ok=True)
-    names = ["m.bpn", "s.ply", "s.npy", "s.html", "s.png"]
-    for name in names:
-        (place / "out" / name).write_text("old")
+    old = dict.fromkeys(["m.bpn", "s.ply", "s.npy", "s.html", "s.png"], "old")
+    old["s.html"] = "<title>Labeled point cloud</title>"  # of an earlier labeling, whose files may be replaced
+    for name, text in old.items():
+        (place / "out" / name).write_text(text)
     code, lines = outcome(*arguments, cwd=place, before=limit_file_size)
     assert code == 2
     assert lines[-1].startswith(f"error: {target}")
     assert "the file is larger than this system allows" in lines[-1]
-    assert {path.name: path.read_text() for path in (place / "out").iterdir()} == dict.fromkeys(names, "old")
+    assert {path.name: path.read_text() for path in (place / "out").iterdir()} == old
 
 
 def obey_permissions() -> None:

@@ -18,6 +18,7 @@ from job_files import MODEL, Dying, children, is_worker, rows_of, run_with_kills
 
 import bipointnet
 from bipointnet import scale
+from bipointnet.cli.common import run_job
 from bipointnet.data.shapes import held_out
 from bipointnet.errors import UserError
 from bipointnet.evaluation.predictor import PackedPredictor
@@ -421,6 +422,16 @@ def test_mistakes_get_one_sentence(clouds: list[Path], undisturbed: Path, tmp_pa
         scale.predict(clouds[:1], MODEL.with_name("rooms-semantic.bpn"), tmp_path / "o")
     with pytest.raises(UserError, match="has the task classify; expected semantic"):
         scale.segment(clouds[:1], MODEL, tmp_path / "o")
+
+
+def test_ctrl_c_says_how_to_continue(capsys: pytest.CaptureFixture[str]):
+    class Stopped:
+        def run(self, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_job(Stopped(), [], False)  # pyright: ignore[reportArgumentType]
+    assert "The same command continues this job." in capsys.readouterr().err
 
 
 def test_work_is_abstract():

@@ -156,8 +156,12 @@ def print_default_model(name: str, on_axis: str = "") -> None:
 
 def run_job(job: "Job", inputs: "Sequence[Input]", as_json: bool) -> None:
     """Run a job over many files with a progress bar; print what it did; exit with 2 if a file cannot be used."""
-    with rate_bar() as progress:
-        outcome = job.run(inputs, progress)
+    try:
+        with rate_bar() as progress:
+            outcome = job.run(inputs, progress)
+    except KeyboardInterrupt:
+        err.print("The same command continues this job.")
+        raise
     if as_json:
         errors = [{"file": name, "error": error} for name, error in outcome.errors]
         print_json({"done": outcome.done, "skipped": outcome.skipped, "errors": errors, "out": str(job.out)})
