@@ -45,6 +45,7 @@ def report(classes: int, unit: str = "clouds", epochs: int = 12, points: int = 2
         examples=examples,
         up="z",
         layers=[LayerEntropy("points.0.0", 64, 0.98, 0), LayerEntropy("head.0.0", 1024, 0.61, 12)],
+        data=["data/a: layout CLASS/*, 9 classes", "held out for the test: <a>.ply"],
         options=[Option("epochs", str(epochs), "Passes over the training set.", True)],
         command="bipointnet train data/a --model pointnet-vanilla --epochs 12",
         facts=[("bipointnet", "0.1.0")],

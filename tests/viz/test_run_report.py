@@ -39,6 +39,13 @@ def test_a_class_without_test_clouds_is_named_and_has_no_bar():
     assert "nan" not in page.partition("<main>")[2].partition("<script")[0]
 
 
+def test_the_page_says_what_was_read():
+    page = report_bytes(report(3)).decode()
+    section = page.partition('<section id="data-set"')[2].partition("</section>")[0]
+    assert "data/a: layout CLASS/*, 9 classes\nheld out for the test: &lt;a&gt;.ply" in section
+    assert 'id="data-set"' not in report_bytes(dataclasses.replace(report(3), data=())).decode()
+
+
 def test_many_classes_have_pairs_instead_of_a_table():
     page = report_bytes(report(MOST_CLASSES + 1)).decode()
     assert '<table class="confusion' not in page

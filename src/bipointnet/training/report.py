@@ -52,6 +52,7 @@ def collect(run: "Run", figures: dict[str, Any]) -> RunReport:
         examples=examples,
         up=config.up or run.data.up,
         layers=[LayerEntropy(*bits) for bits in read_bits(run.model, *inputs)],
+        data=run.data.summary.lines() if run.data.summary else (),
         options=_options(config),
         command=command(config, run.data, run.data_path, run.init),
         facts=_facts(run, figures),

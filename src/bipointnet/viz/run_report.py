@@ -82,8 +82,8 @@ class RunReport:
 
     title: the data. network: the network and the recipe. history: rows as in metrics.csv. confusion: counts of `unit`,
     "clouds" or "points"; row: true class. class_scores: `score_name` of each class. examples: clouds that were
-    predicted worst. up: the axis that points up in them. layers: empty for a float network. command: repeats the run.
-    facts: names and values for the end of the page.
+    predicted worst. up: the axis that points up in them. layers: empty for a float network. data: lines of text about
+    what was read. command: repeats the run. facts: names and values for the end of the page.
     """
 
     title: str
@@ -98,6 +98,7 @@ class RunReport:
     examples: Sequence[Example]
     up: str
     layers: Sequence[LayerEntropy]
+    data: Sequence[str]
     options: Sequence[Option]
     command: str
     facts: Sequence[tuple[str, str]]
@@ -155,6 +156,7 @@ def _body(report: RunReport) -> str:
         "Confusion": _confusion(report),
         f"{report.score_name} per class": _class_scores(report),
         "Entropy per layer": _layers(report),
+        "Data set": _data(report),
         "Configuration": _options(report),
     }
     sections = {title: content for title, content in sections.items() if content}
@@ -288,6 +290,11 @@ def _layers(report: RunReport) -> str:
         "<p>The bits that each 1-bit layer reads on test clouds, mean over its input channels: 1 if +1 and -1 are "
         f'equally frequent, 0 if a bit never changes.</p><ul class="bars layers">{bars}</ul>'
     )
+
+
+def _data(report: RunReport) -> str:
+    lines = "\n".join(html.escape(line) for line in report.data)
+    return f'<pre tabindex="0">{lines}</pre>' if lines else ""
 
 
 def _options(report: RunReport) -> str:
