@@ -74,6 +74,22 @@ def test_the_label_of_a_point_follows_it_into_every_block(tmp_path: Path, table:
         require_true_labels(split.points, labels_of(split))
 
 
+def test_a_block_is_named_by_its_place(tmp_path: Path, table: Path):
+    """The intensity of each point says in which square of 20 m it lies."""
+    for number in range(5):
+        tile = Tile(number)
+        tile.points[0, :2] = 0
+        tile.intensity = (1 + tile.points[:, :2] // 20 @ [10, 1]).astype(int)
+        write_tile(tmp_path / "tiles" / f"tile{number}.las", tile)
+    data = opened(tmp_path / "tiles", classes=table, points=256, block=20, channels=("intensity",))
+    assert data.blocks is not None
+    for name, block in zip(data.test_names, data.test.points, strict=True):
+        file, _, place = name.partition(", ")
+        x, y = (float(part.split()[0]) for part in place.split("m and"))
+        assert file in data.held_out
+        assert set(np.round(block[:, 3] * data.blocks.scales["intensity"])) == {1 + 10 * (x // 20) + y // 20}
+
+
 def test_what_is_not_given_follows_the_files(tmp_path: Path, table: Path):
     outdoors = opened(tiles(tmp_path / "wide"), classes=table)
     assert outdoors.blocks == BlockLayout(20.0, ("x", "y", "height"), {})

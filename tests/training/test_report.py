@@ -186,7 +186,7 @@ HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{scr
 
 def test_hostile_names_are_text(tiny, tmp_path):
     files = tuple(f"{HOSTILE[i % 3]}/{i}.ply" for i in range(len(tiny.test)))
-    data = dataclasses.replace(tiny, classes=HOSTILE, test=dataclasses.replace(tiny.test, files=files))
+    data = dataclasses.replace(tiny, classes=HOSTILE, test=dataclasses.replace(tiny.test, names=files))
     train(dataclasses.replace(QUICK, epochs=1), data, tmp_path, data_path=f"data/{HOSTILE[1]}")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.count("<script") == 3, "the data, the viewer and the script of the page"

@@ -18,7 +18,7 @@ class Split:
         points: (M, P, C) float32, xyz first, as stored in the files (not normalized).
         labels: (M,) int64, the class of each cloud; zeros where clouds have no class of their own.
         point_labels: (M, P) int64, the part or object each point belongs to, or None.
-        files: the names of the M files, relative to the data folder, where clouds are files; else empty.
+        names: of the M clouds: the file of each, relative to the data folder, or file and place; else empty.
 
     >>> len(Split(np.zeros((5, 1024, 3), np.float32), np.array([0, 0, 1, 1, 2])))
     5
@@ -27,7 +27,7 @@ class Split:
     points: np.ndarray
     labels: np.ndarray
     point_labels: np.ndarray | None = None
-    files: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.points)
@@ -107,9 +107,9 @@ class PointClouds:
 
     @property
     def test_names(self) -> tuple[str, ...]:
-        """The files of the test clouds, or their places in the test split where clouds are not files."""
+        """The names of the test clouds, or their numbers where they have none."""
         numbers = tuple(f"test cloud {i}" for i in range(len(self.test)))
-        return next(names for names in (self.test.files, self.held_out, numbers) if len(names) == len(self.test))
+        return next(names for names in (self.test.names, self.held_out, numbers) if len(names) == len(self.test))
 
     def only(self, name: str) -> "PointClouds":
         """The clouds of one class, with its parts numbered from 0."""

@@ -128,7 +128,7 @@ def open_own(
         Split(
             stack([entry.rows for _, entry in split], points),
             np.array(own, np.int64),
-            files=tuple(source.name for source, _ in split),
+            names=tuple(source.name for source, _ in split),
         )
         for split, own in zip((train, test), labels, strict=True)
     ]

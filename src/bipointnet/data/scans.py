@@ -106,9 +106,10 @@ def open_scans(data: Path, options: ScanOptions, seed: int = 0, skip_bad: bool =
 
 @dataclass(frozen=True)
 class _Cut:
-    """The blocks of one file with the classes (B, P) of their points, and the densities of the blocks."""
+    """The blocks of one file with their names, the classes (B, P) of their points, and the densities of the blocks."""
 
     blocks: Blocks
+    names: tuple[str, ...]
     labels: np.ndarray
     densities: np.ndarray
 
@@ -149,7 +150,9 @@ def _cut(
     labels = table.index_of(scan.codes, source.file)[blocks.index]
     known = (labels >= 0).any(axis=1)
     kept = Blocks(*(getattr(blocks, name)[known] for name in ("points", "index", "votes", "corners")))
-    return _Cut(kept, labels[known], _densities(columns))
+    places = kept.corners * float(layout.cell)
+    names = tuple(f"{source.name}, {x:g} m and {y:g} m from its corner" for x, y in places)
+    return _Cut(kept, names, labels[known], _densities(columns))
 
 
 def _fewest(points: int) -> int:
@@ -168,7 +171,7 @@ def _stacked(cuts: Sequence[_Cut], layout: BlockLayout, points: int) -> Split:
         [np.empty((0, points, len(layout.channels)), np.float32), *(cut.blocks.points for cut in cuts)]
     )
     labels = np.concatenate([np.empty((0, points), np.int64), *(cut.labels for cut in cuts)])
-    return Split(blocks, np.zeros(len(blocks), np.int64), labels)
+    return Split(blocks, np.zeros(len(blocks), np.int64), labels, tuple(name for cut in cuts for name in cut.names))
 
 
 def _require_blocks(found: Found, splits: Sequence[Split], table: ClassTable) -> None:
