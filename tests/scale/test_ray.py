@@ -4,9 +4,11 @@ import fcntl
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -123,6 +125,26 @@ def test_an_address_without_a_cluster_is_refused_soon(tmp_path: Path, address: s
     with pytest.raises(UserError, match=r"no Ray cluster answers .*; start one with `ray start --head`"):
         scale.predict(files, MODEL, tmp_path / "out", engine="ray", address=address)
     assert time.monotonic() - begun < 60
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"\0\0"])
+def test_another_program_at_the_address_is_refused_soon(tmp_path: Path, answer: bytes):
+    """A web server, such as the dashboard of Ray, and programs that hang up."""
+    files = write_clouds(tmp_path / "clouds", 2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(answer)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(UserError, match=r"no Ray cluster answers \(.*; start one with `ray start --head`"):
+            scale.predict(files, MODEL, tmp_path / "out", engine="ray", address=address)
+        serving.join()
 
 
 def test_a_file_that_always_kills_its_process_becomes_an_error(cluster: None, tmp_path: Path):
