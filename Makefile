@@ -7,6 +7,8 @@ DEV_READY := $(VENV)/.ready-dev
 CORE := CMakeLists.txt $(wildcard core/include/* core/src/* core/src/*/*)
 INPUTS := pyproject.toml constraints.txt $(CORE)
 # Bytecode is left to the first import (or to DEV_READY): compiling all of PyTorch takes longer than the rest.
+# Some images forbid bytecode; then every process of the tests would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
 
 .PHONY: install demo test test-all lint core-test sanitize sanitize-all long learning \
