@@ -167,7 +167,7 @@ def read_splits(
         Split(
             stack([entry.rows for entry in part if entry], points),
             np.array(listing.labels, np.int64),
-            files=tuple(name_below(root, file) for file in listing.files),
+            names=tuple(name_below(root, file) for file in listing.files),
         )
         for part, listing in zip((found.entries[:first], found.entries[first:]), listings, strict=True)
     )
