@@ -118,3 +118,17 @@ def test_up_rotates_a_mesh_before_points_are_drawn_on_it(tmp_path):
         for axis in AXES
     )
     assert all(row == {**first, "file": row["file"]} for row in others)
+
+
+def test_up_rotates_objects_whose_parts_are_labeled(place, tmp_path):
+    """Whatever axis points up in the file, labels are those of the object with y up, as in training."""
+    upright = np.load(place / "y.npy")
+    labels = {}
+    for axis in AXES:
+        np.save(tmp_path / f"{axis}.npy", rotate_up(upright, "y", axis))
+        options = ["--model", "pointnet2-shapenet-part", "--category", "chair", "--up", axis, "-o", f"up-{axis}"]
+        succeed("segment", f"{axis}.npy", *options, cwd=tmp_path)
+        labels[axis] = np.load(tmp_path / f"up-{axis}.npy")
+    assert len(set(labels["y"])) > 1
+    for axis in AXES:
+        assert np.array_equal(labels[axis], labels["y"])

@@ -201,10 +201,13 @@ def unit_of(predictor: Predictor, file: Path, unit: str | None) -> str | None:
 
 
 def upright_in_meters(predictor: Predictor, cloud: Cloud, up: str | None, unit: str | None) -> Cloud:
-    """A scan as a network for scans reads it: meters, z up. Other clouds are not changed."""
-    if predictor.task != "semantic":
-        return cloud
-    return replace(cloud, points=scan_files.in_meters(rotate_up(cloud.points, up or "z", "z"), unit))
+    """A cloud as a network that labels points reads it: a scan in meters with z up, an object as in training.
+
+    up: the axis that points up in the cloud; None: z in scans, and in objects that of the training data.
+    """
+    if predictor.task == "semantic":
+        return replace(cloud, points=scan_files.in_meters(rotate_up(cloud.points, up or "z", "z"), unit))
+    return cloud if up is None else replace(cloud, points=rotate_up(cloud.points, up, predictor.require_up(up)))
 
 
 def compare_with_truth(
