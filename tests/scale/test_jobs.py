@@ -121,8 +121,11 @@ def test_two_jobs_do_not_write_to_one_folder(clouds: list[Path], tmp_path: Path)
 def test_a_folder_of_another_job_is_refused(clouds: list[Path], tmp_path: Path):
     out = tmp_path / "out"
     scale.predict(clouds[:2], MODEL, out, workers=1)
-    (out / "part-of-a-report.parquet").write_bytes(b"not ours")
+    foreign = [out / "part-of-a-report.parquet", out / "errors-2024.parquet"]
+    for file in foreign:
+        file.write_bytes(b"not ours")
     assert scale.predict(clouds[:2], MODEL, out, workers=1).skipped == 2
+    assert all(file.read_bytes() == b"not ours" for file in foreign)
     written = json.loads((out / "_job.json").read_text())
     for content, sentence in (
         (b"", "_job.json: is damaged"),
@@ -135,6 +138,10 @@ def test_a_folder_of_another_job_is_refused(clouds: list[Path], tmp_path: Path):
             scale.predict(clouds[:2], MODEL, out, workers=1)
     (out / "_job.json").write_text(json.dumps(written))
     assert scale.predict(clouds[:2], MODEL, out, workers=1).skipped == 2
+    for name in ("part-00000.parquet", "errors-00000.parquet"):
+        (tmp_path / name / name).mkdir(parents=True)
+        with pytest.raises(UserError, match=f"holds {name} but no _job.json; expected an empty folder"):
+            scale.predict(clouds[:2], MODEL, tmp_path / name, workers=1)
 
 
 def test_all_workers_have_files_if_there_are_few(clouds: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -187,6 +194,15 @@ def test_bad_files_become_rows_and_are_tried_again(tmp_path: Path):
     outcome = scale.predict(files, MODEL, out, workers=2)
     assert (outcome.done, outcome.skipped, len(outcome.errors)) == (96, 95, 4)
     assert len(rows_of(out)) == 100
+
+
+def test_a_name_that_is_not_utf_8_becomes_an_error(clouds: list[Path], tmp_path: Path):
+    odd = tmp_path / os.fsdecode(b"caf\xe9.npy")
+    odd.write_bytes(clouds[0].read_bytes())
+    outcome = scale.predict([odd, clouds[0]], MODEL, tmp_path / "out", workers=1)
+    readable = f"{tmp_path}/caf\\xe9.npy"
+    expected = f"{readable}: its name is not UTF-8; expected UTF-8, as in Parquet; rename the file"
+    assert (outcome.done, outcome.errors) == (1, [(readable, expected)])
 
 
 def test_rows_do_not_depend_on_the_files_beside_them(

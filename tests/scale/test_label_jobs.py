@@ -233,6 +233,17 @@ def test_a_job_overwrites_no_other_files(model: Path, tmp_path: Path):
     assert "would be overwritten by its labeled copy" in work.row(str(file))["error"]
 
 
+def test_a_job_overwrites_no_copy_of_another_scan(model: Path, tmp_path: Path):
+    """Scans of one name from two folders, in two calls; each call may be repeated."""
+    monday, tuesday = (write_tile(tmp_path / day / "tile.ply", Tile(n, 500)) for n, day in enumerate(("mon", "tue")))
+    assert scale.segment([monday], model, tmp_path / "out", workers=1).done == 1
+    before = (tmp_path / "out" / "tile.ply").read_bytes()
+    with pytest.raises(UserError, match=r"tue/tile\.ply: its labeled copy would replace .*, that of .*mon/tile\.ply"):
+        scale.segment([tuesday], model, tmp_path / "out", workers=1)
+    assert (tmp_path / "out" / "tile.ply").read_bytes() == before
+    assert scale.segment([monday], model, tmp_path / "out", workers=1).skipped == 1
+
+
 def test_labeled_copies_are_no_input(model: Path, tmp_path: Path):
     """Neither for a job that is started again with results below the scans, nor for training."""
     for number in range(3):

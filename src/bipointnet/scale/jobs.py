@@ -5,7 +5,7 @@ A job may be stopped at any time and started again with the same arguments: in t
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,7 @@ class Job:
             raise UserError(
                 f"address is {self.address!r}, but the engine is {self.engine}; expected the engine ray; name it"
             )
+        inputs = [_in_utf8(found) for found in inputs]
         outcome = Outcome(errors=[(found.name, found.error) for found in inputs if found.error is not None])
         paths = list(dict.fromkeys(os.path.normpath(found.name) for found in inputs if found.error is None))
         if STDIN in paths:
@@ -85,6 +86,7 @@ class Job:
         self._require_outputs(paths)
         results = Results(self.out, self.options, self.save_seconds)
         try:
+            self._require_own_outputs(paths, results.outputs())
             missing = results.missing(paths)
             outcome.done = outcome.skipped = len(paths) - len(missing)
             total = len(paths) + len(outcome.errors)
@@ -131,6 +133,17 @@ class Job:
                 raise UserError(
                     f"{path}: its labeled copy would replace {output}; expected a folder without such a file; choose "
                     "another with -o"
+                )
+
+    def _require_own_outputs(self, paths: Sequence[str], written: Mapping[str, str]) -> None:
+        """UserError for a result that would replace that of another file, which an earlier call of this job wrote."""
+        for path in paths:
+            output = self.work.output(Path(path))
+            other = path if output is None else written.get(str(output), path)
+            if os.path.realpath(other) != os.path.realpath(path):
+                raise UserError(
+                    f"{path}: its labeled copy would replace {output}, that of {other}; expected different names; "
+                    "choose another folder with -o"
                 )
 
     def _rows(self, paths: Sequence[str]) -> Iterator[list[Row]]:
@@ -221,6 +234,14 @@ def _key(model: bytes, command: str, options: dict[str, Any]) -> dict[str, Any]:
     given.pop("memory", None)  # changes no result
     digest = hashlib.blake2b(model, digest_size=16).hexdigest()
     return {"command": command, "model": digest, "options": given, "version": __version__}
+
+
+def _in_utf8(found: Input) -> Input:
+    """A name that is not UTF-8 cannot be written to Parquet: the file becomes an error, under a readable name."""
+    readable = os.fsencode(found.name).decode("utf-8", "backslashreplace")
+    if readable == found.name:
+        return found
+    return Input(readable, f"{readable}: its name is not UTF-8; expected UTF-8, as in Parquet; rename the file")
 
 
 def _cores() -> int:

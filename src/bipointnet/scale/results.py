@@ -63,12 +63,13 @@ class Results:
 
     def _prepare(self, job: dict[str, Any]) -> None:
         path = self._out / JOB
+        foreign = [*self._parts("part"), *self._parts("errors")]
         if path.exists():
             _require_same(path, job)
-        elif any(self._parts("part")):
+        elif foreign:
             raise UserError(
-                f"{self._out}: holds part-*.parquet but no _job.json; expected an empty folder or results of this job; "
-                "choose another folder with -o"
+                f"{self._out}: holds {foreign[0].name} but no _job.json; expected an empty folder or results of this "
+                "job; choose another folder with -o"
             )
         else:
             write_beside(path, json.dumps(job, indent=2).encode())
@@ -98,6 +99,10 @@ class Results:
         if changed:
             self._remove(changed)
         return [path for path in paths if path not in done or path in changed]
+
+    def outputs(self) -> dict[str, str]:
+        """The file that each output was made from, of the rows that have outputs."""
+        return {row["output"]: row["path"] for row in self.rows(("path", "output")) if row.get("output")}
 
     def _remove(self, paths: set[str]) -> None:
         """Remove the rows of these files."""
@@ -137,9 +142,9 @@ class Results:
 
 
 def _number(part: Path) -> int:
-    """The number in the name of a file with rows; -1 if it has none."""
+    """The number in the name of a file with rows, which has five digits at least; -1 for other files."""
     number = part.stem.partition("-")[2]
-    return int(number) if number.isascii() and number.isdigit() else -1
+    return int(number) if len(number) >= 5 and number.isascii() and number.isdigit() else -1
 
 
 def _require_same(path: Path, job: dict[str, Any]) -> None:
