@@ -63,6 +63,28 @@ def test_every_file_has_the_codes_of_the_training_scans(tmp_path):
     np.testing.assert_array_equal(clouds.read(tmp_path / "out.ply").fields["label"], expected)
 
 
+def test_all_files_are_written_or_none(tmp_path, monkeypatch):
+    source = tmp_path / "tile.laz"
+    write_tile(source, Tile(0))
+    cloud = clouds.read(source)
+    labels = np.zeros(len(cloud.points), int)
+    targets = output_files(tmp_path / "out", source, [source], las=True)
+
+    def full(contents):
+        raise UserError("no space left")
+
+    monkeypatch.setattr("bipointnet.viz.labeled.write_all", full)
+    with pytest.raises(UserError, match="no space left"):
+        write_labeled(targets, cloud, labels, list(NAMES), "tile", "z", CODES, source)
+    assert list(tmp_path.iterdir()) == [source]
+    monkeypatch.undo()
+    damaged = source.with_name("damaged.laz")
+    damaged.write_bytes(source.read_bytes()[:3000])
+    with pytest.raises(UserError, match="damaged"):
+        write_labeled(targets, cloud, labels, list(NAMES), "tile", "z", CODES, damaged)
+    assert sorted(tmp_path.iterdir()) == [damaged, source]
+
+
 def test_only_files_of_an_earlier_labeling_are_replaced(tmp_path):
     """Two scans in one folder: the labels of the first one must not be written over the second one."""
     sources = [tmp_path / name for name in ("a.las", "b.las")]

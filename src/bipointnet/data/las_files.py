@@ -34,15 +34,27 @@ _COPY_AT_ONCE = 1 << 24  # bytes
 
 
 def write_classification(source: Path, target: Path, codes: np.ndarray) -> None:
+    """The copy of `classified_copy`.
+
+    >>> write_classification(Path("scan.laz"), Path("labeled.laz"), codes)  # doctest: +SKIP
+    """
+    with classified_copy(source, target, codes):
+        pass
+
+
+@contextmanager
+def classified_copy(source: Path, target: Path, codes: np.ndarray) -> Iterator[None]:
     """Copy a LAS or LAZ file with the classification of each point replaced by codes (N,); all else is kept.
 
     The copy is compressed if the target's suffix is .laz. Of a COPC file it is a plain LAZ file: the index of a COPC
-    file holds places of points, which change. The target is replaced once the copy is whole; it may be the source.
+    file holds places of points, which change. The target is replaced at the end of the block, if that raises no error;
+    it may be the source.
 
     Raises a UserError for another number of codes than points, for codes that do not fit into the source's point
     format, and for a damaged source; an OSError, which names the target, if that cannot be written.
 
-    >>> write_classification(Path("scan.laz"), Path("labeled.laz"), codes)  # doctest: +SKIP
+    >>> with classified_copy(Path("scan.laz"), Path("labeled.laz"), codes):  # doctest: +SKIP
+    ...     write_other_files()
     """
     suffix = target.suffix.lower()
     if suffix not in (".las", ".laz"):
@@ -59,8 +71,10 @@ def write_classification(source: Path, target: Path, codes: np.ndarray) -> None:
             )
         if target.exists() and not target.is_file():
             raise UserError(f"{target}: is not a file; expected the name of a file to write; choose another path")
-        with files.replacing(target) as temporary, _Output(FileIO(temporary, "r+")) as out:
-            _Copy(source, file, layout).write(out, codes, compress=suffix == ".laz")
+        with files.replacing(target) as temporary:
+            with _Output(FileIO(temporary, "r+")) as out:
+                _Copy(source, file, layout).write(out, codes, compress=suffix == ".laz")
+            yield
 
 
 def require_codes(source: Path, codes: Sequence[int]) -> None:

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 
 from bipointnet.data.clouds import LAS, Cloud
-from bipointnet.data.las_files import write_classification
+from bipointnet.data.las_files import classified_copy
 from bipointnet.data.scan_files import OUTPUT
 from bipointnet.errors import UserError
 from bipointnet.extras import installed
@@ -96,8 +97,7 @@ def write_labeled(
     if installed("matplotlib"):
         contents[png] = labeled.png_bytes(points, labels, classes, up=up)
     written = [Path(file) for file in contents]
-    if las is not None:  # first, as it may fail for a damaged file
-        write_classification(las, files[-1], np.append(numbers, 0)[in_file])  # 0: never classified
-        written.append(files[-1])
-    labeled.write(contents)
-    return written
+    copy = nullcontext() if las is None else classified_copy(las, files[-1], np.append(numbers, 0)[in_file])  # 0: never
+    with copy:  # which fails first if the file is damaged, and replaces a file last
+        labeled.write(contents)
+    return [*written, files[-1]] if las is not None else written
