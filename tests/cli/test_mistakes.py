@@ -81,6 +81,12 @@ MISTAKES = {
     "export of a packed model": (["export", "hollow.bpn", "-o", "m.bpn"], ["hollow.bpn", "packed model already"]),
     "export into a folder": (["export", "nowhere", "-o", "empty"], ["empty", "a folder"]),
     "export with an unknown type": (["export", "nowhere", "-o", "m.bpn", "--last", "f8"], ["--last is 'f8'", "f16"]),
+    "export over the run": (
+        ["export", "pointnet2", "-o", "pointnet2/last.safetensors"],
+        ["last.safetensors: an input"],
+    ),
+    "a C array over the model": (["export", "hollow.h", "--c-array", "-o", "hollow.h"], ["hollow.h: an input file"]),
+    "a page over another page": (["web", "-o", "own"], ["own/index.html: is there already", "another folder"]),
     "a C array of a run": (
         ["export", "pointnet2", "--c-array", "-o", "m.h"],
         ["pointnet2: a run", "bipointnet export"],
@@ -138,7 +144,13 @@ def junk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for i in range(3):
             np.savetxt(root / name / f"{i}.xyz", rng.normal(size=(8, 3)))
     (root / "rotten" / "a" / "bad.xyz").write_text("0 inf 0\n1 nan 0\n")
-    described = {"hollow.bpn": {"program": []}, "pointnet2/last.safetensors": {"config": {"model": "pointnet2"}}}
+    (root / "own").mkdir()
+    (root / "own" / "index.html").write_text("<title>mine</title>")
+    described = {
+        "hollow.bpn": {"program": []},
+        "hollow.h": {"program": []},
+        "pointnet2/last.safetensors": {"config": {"model": "pointnet2"}},
+    }
     for path, facts in described.items():
         header = json.dumps({"__metadata__": {"bipointnet": json.dumps({"format": 1, **facts})}}).encode()
         (root / path).parent.mkdir(exist_ok=True)

@@ -58,6 +58,7 @@ def outcome(*arguments: str | Path, cwd: Path, **options) -> tuple[int, list[str
         (["verify", LONG], ["the name is too long"]),
         (["bench", LONG], ["the name is too long"]),
         (["eval", LONG, "shapes"], ["the name is too long"]),
+        (["train", LONG], ["the name is too long"]),
         (["analyze", LONG], ["the name is too long"]),
         (["predict", LONG, "-m", SHAPES], ["too long"]),
         (["predict", "cloud.npy", "-m", LONG], ["the name is too long"]),

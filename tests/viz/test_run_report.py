@@ -39,6 +39,11 @@ def test_a_class_without_test_clouds_is_named_and_has_no_bar():
     assert "nan" not in page.partition("<main>")[2].partition("<script")[0]
 
 
+def test_names_of_files_need_not_be_utf_8():
+    found = dataclasses.replace(report(3), data=("caf\udce9.xyz",), command="train caf\udce9")
+    assert report_bytes(found).count(b"caf\\udce9") == 2
+
+
 def test_the_page_says_what_was_read():
     page = report_bytes(report(3)).decode()
     section = page.partition('<section id="data-set"')[2].partition("</section>")[0]

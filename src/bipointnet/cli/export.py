@@ -11,6 +11,7 @@ from bipointnet.evaluation.model_file import identify
 from bipointnet.extras import import_whole, require
 
 LAST = ("f16", "f32")
+CHECKPOINTS = ("best.safetensors", "last.safetensors", "resume.safetensors")  # of a run
 
 
 def export(
@@ -60,6 +61,7 @@ def export(
     source = identify(run)
     if source.packed:
         raise UserError(f"{run}: a packed model already; expected a run folder or a checkpoint, or --c-array")
+    _require_other(path, [source.file.with_name(name) for name in (source.file.name, *CHECKPOINTS)])
     require("this command", "torch", "safetensors")
     epoch, epochs = source.facts.get("epoch"), source.facts["config"].get("epochs")
     unfinished = isinstance(epoch, int) and isinstance(epochs, int) and epoch < epochs
@@ -90,9 +92,16 @@ def export(
         print_line(plain(line))
 
 
+def _require_other(path: Path, inputs: list[Path]) -> None:
+    """UserError if a file of the network would be overwritten."""
+    if any(path.exists() and file.exists() and path.samefile(file) for file in inputs):
+        raise UserError(f"{path}: an input file, which would be overwritten; choose another name with -o")
+
+
 def export_c_array(file: Path, path: Path, as_json: bool) -> None:
     """Write a packed model as an array in a C header."""
     require_packed(file)
+    _require_other(path, [file])
     from bipointnet.runtime.c_array import write_c_array
     from bipointnet.runtime.model import load
 

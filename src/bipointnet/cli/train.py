@@ -131,16 +131,10 @@ def train(
     require("training", "torch", "safetensors")
     # Threads that wait for each other sleep instead of spinning, which on a busy machine takes ten times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    try:
-        if each:
-            _train_each(values, settings, data, folder, as_json)
-        else:
-            _train_one(source, values, settings, data, folder, resume, init, skip_bad, as_json)
-    except OSError as error:
-        raise UserError(
-            f"{error.filename or folder}: cannot be written ({error.strerror or error}); free disk space or check the "
-            "permissions, then continue with --resume, or choose another folder with -o"
-        ) from error
+    if each:
+        _train_each(values, settings, data, folder, as_json)
+    else:
+        _train_one(source, values, settings, data, folder, resume, init, skip_bad, as_json)
 
 
 def _check_init(init: Path | None, each: bool) -> None:
@@ -271,11 +265,16 @@ def _picked(source: str, given: dict[str, Any], clouds: "PointClouds") -> tuple[
 
 @contextmanager
 def _resumable(data: str, folder: Path, *options: str) -> Iterator[None]:
-    """After Ctrl-C or SIGTERM, print how to continue, and exit with 128 plus the number of the signal."""
+    """Say how to continue: after Ctrl-C or SIGTERM, with exit code 128 plus its number, or if a disk is full."""
     from bipointnet.training.interrupts import Interrupted
 
     try:
         yield
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or folder}: cannot be written ({error.strerror or error}); free disk space or check the "
+            "permissions, then continue with --resume, or choose another folder with -o"
+        ) from error
     except Interrupted as stopped:
         command = shlex.join(["bipointnet", "train", data, *options, "-o", str(folder), "--resume"])
         err.print(

@@ -125,7 +125,8 @@ def report_bytes(report: RunReport) -> bytes:
     inside = f"{_body(report)}\n" + '<script type="application/json" id="data">'
     inside += json.dumps(data).replace("<", "\\u003c") + "</script>"
     title = f"{_text(report.title)}: {_text(report.network)}"
-    return (before.replace("{{title}}", title) + inside + after).encode()
+    # Names of files need not be UTF-8.
+    return (before.replace("{{title}}", title) + inside + after).encode("utf-8", "backslashreplace")
 
 
 def _text(text: str) -> str:

@@ -23,6 +23,7 @@ from bipointnet.viz.palette import colors
 from bipointnet.viz.viewer import viewer_script
 
 _FOLDER = Path(__file__).parent
+_TITLE = b"<title>BiPointNet: classify point clouds</title>"  # of every page that is written here
 _COLORS = 64  # more classes repeat them
 SAMPLE_POINTS = 2048
 SURFACE_POINTS = 20_000  # of a mesh, as in worker.js
@@ -38,7 +39,9 @@ ROOM_POINTS, ROOM_SEED = 16_000, 0
 
 
 def write_page(path: Path, models: Sequence[str | Path], samples: Sequence[Path] = ()) -> None:
-    """Write the page; the arguments are those of `page_bytes`."""
+    """Write the page; the arguments are those of `page_bytes`. UserError if it would replace another page."""
+    if path.exists() and _TITLE not in path.read_bytes()[:1000]:
+        raise UserError(f"{path}: is there already, and is another page; expected a new name; choose another folder")
     content = page_bytes(models, samples)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_beside(path, content)
