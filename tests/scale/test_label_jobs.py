@@ -266,6 +266,18 @@ def test_labels_of_single_files_are_no_input(model: Path, tmp_path: Path):
     assert "labels that `segment` wrote are left out: tiles/0-labels.las, tiles/0-labels.npy" in done.stderr
 
 
+def test_labels_of_other_files_are_no_input(model: Path, tmp_path: Path):
+    """The folders that `train` accepts: labels in another file beside the scan, or in a folder of their own."""
+    for number in range(3):
+        write_tile(tmp_path / "scans" / f"{number}.ply", Tile(number, 500))
+    np.save(tmp_path / "scans" / "0_labels.npy", Tile(0, 500).codes)
+    (tmp_path / "labels").mkdir()
+    np.save(tmp_path / "labels" / "1.npy", Tile(1, 500).codes)
+    done = run("segment", "scans", "labels", "-m", model, "-o", "out", "--workers", "1", "--json", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["done"]) == (0, 3)
+    assert "files with the labels of others are left out: labels/1.npy, scans/0_labels.npy" in done.stderr
+
+
 def test_a_copy_that_is_gone_is_made_again(model: Path, tiles: Path, tmp_path: Path):
     files = sorted(tiles.rglob("*.las"))
     first = scale.segment(files, model, tmp_path / "out", workers=1)

@@ -147,6 +147,15 @@ def test_another_program_at_the_address_is_refused_soon(tmp_path: Path, answer: 
         serving.join()
 
 
+def test_without_an_address_a_new_instance_starts(tmp_path: Path):
+    """Whatever cluster the environment names."""
+    files = write_clouds(tmp_path / "clouds", 3)
+    call = f"scale.predict({list(map(str, files))}, {str(MODEL)!r}, 'out', engine='ray', workers=1)"
+    command = [sys.executable, "-c", f"from bipointnet import scale; assert {call}.done == 3"]
+    environment = os.environ | {"RAY_ADDRESS": "127.0.0.1:1"}
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment, timeout=240)
+
+
 def test_a_file_that_always_kills_its_process_becomes_an_error(cluster: None, tmp_path: Path):
     files = write_clouds(tmp_path / "clouds", 20)
     (tmp_path / "flags").mkdir()

@@ -162,6 +162,7 @@ def _label_many(
 ) -> None:
     """Label many files; where: engine, address and workers."""
     from bipointnet.data.clouds import SUFFIXES
+    from bipointnet.data.point_labels import label_files
     from bipointnet.data.scan_files import is_written
     from bipointnet.data.summary import first_names
     from bipointnet.evaluation.inputs import expand, listed_in
@@ -171,11 +172,14 @@ def _label_many(
     if folder is None:
         raise UserError("a job writes more than one labeled file; expected a folder for them; name one with -o")
     inputs = expand(named, SUFFIXES) + (listed_in(files_from, SUFFIXES) if files_from else [])
-    stems = {Path(each.name).with_suffix("") for each in inputs}
-    labels = {each.name for each in inputs if is_written(Path(each.name), stems)}
-    if labels:
-        warn(f"labels that `segment` wrote are left out: {first_names(sorted(labels))}")
-    inputs = [each for each in inputs if each.name not in labels]
+    files = [Path(each.name) for each in inputs]
+    stems = {file.with_suffix("") for file in files}
+    written = {file for file in files if is_written(file, stems)}
+    labels = label_files(files) - written
+    for left_out, what in ((written, "labels that `segment` wrote"), (labels, "files with the labels of others")):
+        if left_out:
+            warn(f"{what} are left out: {first_names(sorted(map(str, left_out)))}")
+    inputs = [each for each, file in zip(inputs, files, strict=True) if file not in written | labels]
     root = named[0] if len(named) == 1 and os.path.isdir(named[0]) else None
     options = {"root": root, "unit": unit, "columns": column_names(columns)}
     engine, address, workers = where

@@ -61,9 +61,14 @@ def _connect(address: str | None) -> None:
         return
     try:
         _require_grpc(address)
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        # Without an address, Ray would look for a cluster in the environment and on this machine.
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, ValueError, RuntimeError, RayError) as error:
         reason = str(error).strip().partition("\n")[0]
+        if address is None:
+            raise UserError(
+                f"Ray does not start on this machine ({reason}); name a cluster with --address, or use the engine local"
+            ) from error
         raise UserError(
             f"--address is {address!r}; no Ray cluster answers ({reason}); start one with `ray start --head`, or leave "
             "--address out"
