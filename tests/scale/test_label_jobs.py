@@ -151,6 +151,17 @@ def test_the_copy_of_a_ply_of_text_keeps_all_else(model: Path, tmp_path: Path, e
     assert (tmp_path / "out" / "a.ply").read_bytes() == expected.replace("\n", ending).encode()
 
 
+def test_a_ply_of_which_only_points_are_copied_has_a_warning(model: Path, tmp_path: Path):
+    faces = "element face 1\nproperty list uchar int vertex_indices\n"
+    points = "".join(f"{x} {x * x % 7} {x % 5}\n" for x in range(300))
+    vertices = "element vertex 300\nproperty float x\nproperty float y\nproperty float z\n"
+    (tmp_path / "a.ply").write_text(f"ply\nformat ascii 1.0\n{faces}{vertices}end_header\n3 0 1 2\n{points}")
+    assert scale.segment([tmp_path / "a.ply"], model, tmp_path / "out", workers=1).done == 1
+    (row,) = rows_of(tmp_path / "out").values()
+    assert any("the copy has points and labels only" in warning for warning in row["warnings"])
+    assert len(read(tmp_path / "out" / "a.ply").points) == 300
+
+
 def test_text_that_is_too_large_to_be_read_whole_is_refused(model: Path, tmp_path: Path):
     (tmp_path / "a.ply").write_text(TEXT)
     outcome = scale.segment([tmp_path / "a.ply"], model, tmp_path / "out", workers=1, memory=1000)

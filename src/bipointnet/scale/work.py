@@ -32,6 +32,10 @@ from bipointnet.runtime.model import Model
 Row = dict[str, Any]
 _HELD = 1 << 20  # points of clouds that wait to be classified together
 _TEXT = 6  # a PLY file of text needs so many times its size in memory
+_ONLY_POINTS = (
+    "the copy has points and labels only: the vertices have lists or more than 100 properties, or elements with lists "
+    "come before them"
+)
 
 
 def content_hash(file: Path) -> str:
@@ -233,7 +237,8 @@ class LabelFiles(Work):
     """Labels every point of each file and writes a labeled copy: output, points, points per class (counts), warnings.
 
     LAS and LAZ get the labels as their classification, if the model was trained on labeled scans, and the vertices of
-    PLY the property `label`; all else is kept. LAS, LAZ and binary PLY of any size need at most about `memory` bytes.
+    PLY the property `label`; all else is kept, unless a warning in the row says that a PLY file has a header of which
+    only the points can be read. LAS, LAZ and binary PLY of any size need at most about `memory` bytes.
     Other files are read whole, and all but PLY become a PLY with one color per class. A label is the code of the class
     in the training scans; for a model of other data, the number of the class.
 
@@ -323,6 +328,8 @@ class LabelFiles(Work):
             points = cloud.points.astype(np.float64) + cloud.origin if any(cloud.origin) else cloud.points
             write_ply(target, points, labels, predictor.classes, codes)
         warnings = clouds.dropped_notes(cloud.dropped, len(labels)) + scans.warnings(predictor, scan)
+        if file.suffix.lower() == ".ply" and header is None:
+            warnings.append(_ONLY_POINTS)
         return np.bincount(labels, minlength=len(predictor.classes)), warnings
 
     def _text_header(self, file: Path) -> PlyHeader | None:
