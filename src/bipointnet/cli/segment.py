@@ -101,6 +101,7 @@ def segment(
     from bipointnet.data import clouds
     from bipointnet.data.clouds import LAS
     from bipointnet.data.las_files import require_codes
+    from bipointnet.data.scan_facts import training_columns
     from bipointnet.evaluation import from_file, scans
     from bipointnet.evaluation.truth import read_truth
     from bipointnet.viz.write import output_files, write_labeled
@@ -112,10 +113,7 @@ def segment(
     unit = from_file.unit_of(predictor, file, unit)
     if facts is not None and las:
         require_codes(file, facts.table.written)
-    names = column_names(columns)
-    if not names and facts is not None and file.suffix.lower() in clouds.UNNAMED:
-        names = facts.columns
-    cloud = clouds.read(file, columns=names, strict=strict)
+    cloud = clouds.read(file, columns=column_names(columns) or training_columns(facts, file), strict=strict)
     for note in clouds.dropped_notes(cloud.dropped, len(cloud.points)):
         warn(f"{file}: {note}")
     true_labels = None if truth is None else read_truth(truth, cloud, file, predictor, number)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bipointnet.data.class_tables import ClassTable
+from bipointnet.data.clouds import UNNAMED
 from bipointnet.errors import UserError
 
 
@@ -45,6 +46,11 @@ class ScanFacts:
         table = ClassTable.from_json(value["table"])
         columns = tuple(value["columns"])
         return cls(table, value["labels"], columns, value["split"], value["unit"], float(value["density"]))
+
+
+def training_columns(facts: ScanFacts | None, file: Path) -> tuple[str, ...]:
+    """The names of the columns of a file that names none: those of the training scans."""
+    return facts.columns if facts is not None and file.suffix.lower() in UNNAMED else ()
 
 
 def recorded_facts(training: Mapping[str, Any], source: str | Path) -> ScanFacts | None:

@@ -10,6 +10,7 @@ from bipointnet.data import clouds
 from bipointnet.data.arrays import load_array
 from bipointnet.data.clouds import Cloud
 from bipointnet.data.point_labels import read_codes, read_label_file
+from bipointnet.data.scan_facts import training_columns
 from bipointnet.errors import UserError
 from bipointnet.evaluation.predictor import Predictor
 from bipointnet.evaluation.scans import OTHER_CLASSES
@@ -48,8 +49,7 @@ def _codes(path: Path, points: int, file: Path, predictor: Predictor) -> np.ndar
     suffix = path.suffix.lower()
     if suffix in (".label", ".labels", ".seg") or (suffix in clouds.UNNAMED and not _has_columns(path)):
         return read_label_file(path, file, points)
-    columns = facts.columns if facts is not None and suffix in clouds.UNNAMED else ()
-    cloud = clouds.read(path, columns=columns)
+    cloud = clouds.read(path, columns=training_columns(facts, path))
     codes = read_codes(path, cloud, facts.labels if facts is not None else None)
     if len(codes) + cloud.dropped != points:
         raise UserError(

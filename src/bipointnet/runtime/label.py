@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bipointnet.data.blocks import BlockLayout, Columns, add_votes, cover, cover_size
-from bipointnet.data.clouds import UNNAMED, Cloud, read, require_finite
+from bipointnet.data.clouds import Cloud, read, require_finite
 from bipointnet.data.las_units import UNITS
-from bipointnet.data.scan_facts import recorded_facts
+from bipointnet.data.scan_facts import ScanFacts, recorded_facts, training_columns
 from bipointnet.data.scan_files import in_meters, require_unit
 from bipointnet.data.shuffle import shuffled
 from bipointnet.errors import UserError
@@ -67,7 +67,7 @@ def label(
     if model.task == "semantic" and not isinstance(cloud, Cloud):
         unit = unit or training_unit(model)
         require_unit(Path(cloud), unit)
-    whole = cloud if isinstance(cloud, Cloud) else read(cloud, columns=_columns(model, Path(cloud)))
+    whole = cloud if isinstance(cloud, Cloud) else read(cloud, columns=training_columns(_facts(model), Path(cloud)))
     if model.task == "semantic":
         whole = replace(whole, points=in_meters(whole.points, unit))
 
@@ -80,16 +80,12 @@ def label(
 
 def training_unit(model: Model) -> str | None:
     """The unit of the scans that a model was trained on; None: meters."""
-    facts = recorded_facts(model.manifest["training"], "the model")
+    facts = _facts(model)
     return None if facts is None else facts.unit
 
 
-def _columns(model: Model, file: Path) -> tuple[str, ...]:
-    """The names of the columns of a file that has none: those of the training files."""
-    if file.suffix.lower() not in UNNAMED:
-        return ()
-    facts = recorded_facts(model.manifest["training"], "the model")
-    return () if facts is None else facts.columns
+def _facts(model: Model) -> ScanFacts | None:
+    return recorded_facts(model.manifest["training"], "the model")
 
 
 class Network(NamedTuple):

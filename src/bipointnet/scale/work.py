@@ -22,6 +22,7 @@ from bipointnet.data.clouds import LAS, Cloud
 from bipointnet.data.las_units import UNITS
 from bipointnet.data.ply_files import labeled_text
 from bipointnet.data.ply_header import PlyHeader, read_header
+from bipointnet.data.scan_facts import training_columns
 from bipointnet.errors import UserError, describe_os_error
 from bipointnet.evaluation import from_file, scans
 from bipointnet.evaluation.from_file import Prepared
@@ -313,9 +314,8 @@ class LabelFiles(Work):
         from bipointnet.viz.labeled import write_ply
 
         predictor, header = self.predictor, self._text_header(file)
-        facts = predictor.scans
-        names = self._columns or (() if facts is None else facts.columns)
-        cloud = clouds.read(file, columns=names if file.suffix.lower() in clouds.UNNAMED else ())
+        given = self._columns if file.suffix.lower() in clouds.UNNAMED else ()
+        cloud = clouds.read(file, columns=given or training_columns(predictor.scans, file))
         scan = from_file.upright_in_meters(predictor, cloud, None, unit)
         labels = from_file.label_cloud(predictor, scan, file, None, lambda done, total: None)
         codes = predictor.codes
