@@ -1,6 +1,5 @@
 """Evaluate a trained network on the test split of a data set, in batches, so that memory stays bounded."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,14 +10,10 @@ from bipointnet.data.dataset import PointClouds
 from bipointnet.errors import UserError
 from bipointnet.evaluation import metrics, segmentation
 from bipointnet.evaluation.predictor import Predictor
+from bipointnet.runtime.progress import Progress, no_progress
 
 POINTS_PER_BATCH = 2**15
 MOST_LISTED = 10  # names in an error message
-Progress = Callable[[int, int], None]  # clouds done, clouds in all
-
-
-def _ignore(done: int, total: int) -> None:
-    pass
 
 
 class Mistake(NamedTuple):
@@ -121,7 +116,7 @@ def open_test_data(
     return clouds
 
 
-def evaluate_classifier(predictor: Predictor, clouds: PointClouds, progress: Progress = _ignore) -> Classification:
+def evaluate_classifier(predictor: Predictor, clouds: PointClouds, progress: Progress = no_progress) -> Classification:
     """How well a network classifies the test split, each cloud reduced to its first `predictor.points` points."""
     points, logits, pooled = clouds.test.points[:, : predictor.points], [], []
     for rows in _batches(np.arange(len(points)), predictor):
@@ -152,7 +147,9 @@ def _mistakes(clouds: PointClouds, logits: np.ndarray) -> tuple[np.ndarray, tupl
     )
 
 
-def evaluate_segmenter(predictor: Predictor, clouds: PointClouds, progress: Progress = _ignore) -> segmentation.Scores:
+def evaluate_segmenter(
+    predictor: Predictor, clouds: PointClouds, progress: Progress = no_progress
+) -> segmentation.Scores:
     """How well a network labels the points of the test split."""
     points = clouds.test.points[:, : predictor.points]
     labels = np.empty(points.shape[:2], np.int64)

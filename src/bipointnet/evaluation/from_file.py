@@ -18,12 +18,12 @@ from bipointnet.data.shuffle import Ranks
 from bipointnet.data.up_axis import rotate_up
 from bipointnet.errors import UserError, describe_os_error
 from bipointnet.evaluation import metrics, segmentation
-from bipointnet.evaluation.evaluate import Progress
 from bipointnet.evaluation.inputs import STDIN, Input
 from bipointnet.evaluation.predictor import Predictor
 from bipointnet.evaluation.unlike import warnings
 from bipointnet.runtime import label as scan
 from bipointnet.runtime.model import kept_points
+from bipointnet.runtime.progress import Progress, no_progress
 
 
 class FilePrediction(NamedTuple):
@@ -171,7 +171,7 @@ def read_input(name: str, columns: Sequence[str] = (), strict: bool = False) -> 
 
 
 def label_cloud(
-    predictor: Predictor, cloud: Cloud, source: Path, category: int | None, progress: Progress
+    predictor: Predictor, cloud: Cloud, source: Path, category: int | None, progress: Progress = no_progress
 ) -> np.ndarray:
     """The class of each point of a cloud of any size, (N,)."""
     network = scan.Network(

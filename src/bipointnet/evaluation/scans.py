@@ -22,9 +22,9 @@ from bipointnet.data.scan_files import KIND, Scan, ScanReader, find_scans
 from bipointnet.data.scans import held_out_cells
 from bipointnet.errors import UserError
 from bipointnet.evaluation import metrics, segmentation
-from bipointnet.evaluation.evaluate import Progress
 from bipointnet.evaluation.from_file import label_cloud
 from bipointnet.evaluation.predictor import Predictor
+from bipointnet.runtime.progress import Progress, no_progress
 
 OTHER_CLASSES = "use a model that was trained with these classes"
 DENSITY_FACTOR = 5  # a scan in feet has a density that is lower by 11
@@ -138,7 +138,7 @@ def _confusion(
     """(classes, classes) counts of the points of one file."""
     assert predictor.blocks is not None
     truth = facts.table.index_of(scan.codes, source.file, OTHER_CLASSES)
-    on_blocks = (lambda done, total: None) if progress is None else progress(source.name)
+    on_blocks = no_progress if progress is None else progress(source.name)
     labels = label_cloud(predictor, as_cloud(scan), source.file, None, on_blocks)
     if partly:
         columns = Columns.of(predictor.blocks, scan.points, scan.features(predictor.blocks.features), source.file)

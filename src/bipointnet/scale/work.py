@@ -317,7 +317,7 @@ class LabelFiles(Work):
         given = self._columns if file.suffix.lower() in clouds.UNNAMED else ()
         cloud = clouds.read(file, columns=given or training_columns(predictor.scans, file))
         scan = from_file.upright_in_meters(predictor, cloud, None, unit)
-        labels = from_file.label_cloud(predictor, scan, file, None, lambda done, total: None)
+        labels = from_file.label_cloud(predictor, scan, file, None)
         codes = predictor.codes
         if header is not None:
             every = np.full(len(labels) + cloud.dropped, -1)
