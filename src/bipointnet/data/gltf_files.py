@@ -8,7 +8,7 @@ import binascii
 import json
 import struct
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ _WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT2": 4, "MAT3": 9, "
 _POINTS, _TRIANGLES, _STRIP, _FAN = 0, 4, 5, 6
 _MOST_RATIO = 100  # vertices per byte: nodes may repeat a mesh, but not without bound
 _COMPRESSED = ("KHR_draco_mesh_compression", "EXT_meshopt_compression")
+# What a document of another shape than glTF has raises.
+_NOT_GLTF = (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
 def read_gltf(path: Path) -> Table:
@@ -31,9 +33,29 @@ def read_gltf(path: Path) -> Table:
         return _File(path, document, chunk).table()
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        # A document of another shape than glTF has.
+    except _NOT_GLTF as error:
         raise UserError(f"{path}: {not_whole(path, error)}") from error
+
+
+def buffer_files(files: Iterable[Path]) -> list[Path]:
+    """The files with the buffers of those that are .gltf: parts of their clouds, whatever their suffix.
+
+    A .gltf that cannot be read has none here; reading its cloud tells what is wrong.
+
+    >>> buffer_files([Path("chair.ply"), Path("no such file.gltf")])
+    []
+    """
+    return [buffer for file in files if file.suffix.lower() == ".gltf" for buffer in _buffers_beside(file)]
+
+
+def _buffers_beside(path: Path) -> list[Path]:
+    try:
+        document, _ = _split(path.read_bytes())
+        uris = [buffer["uri"] for buffer in document.get("buffers", []) if "uri" in buffer]
+        named = [path.parent / _local_name(uri) for uri in uris if not uri.startswith("data:")]
+        return [file for file in named if file.is_file()]
+    except (UserError, OSError, *_NOT_GLTF):
+        return []
 
 
 def _split(data: bytes) -> tuple[dict[str, Any], bytes | None]:
@@ -96,9 +118,7 @@ class _File:
 
     def _beside(self, uri: str) -> bytes:
         """A file in the same folder, and no other one: the document may come from a stranger."""
-        name = urllib.parse.unquote(uri).removeprefix("./")
-        if not name or name in (".", "..") or any(mark in name for mark in ("/", "\\", ":", "\0")):
-            raise UserError(f"its buffer is {uri[:60]!r}, expected a file in the same folder; copy it there")
+        name = _local_name(uri)
         file = self.path.parent / name
         if not file.is_file():
             raise UserError(
@@ -224,6 +244,13 @@ class _File:
         if count < 0 or step < size or start < 0 or (count and start + (count - 1) * step + size > length):
             raise UserError(f"a view of {length} bytes for {count} elements is too short; export it again")
         return np.ndarray((count, components), dtype, data, begin + start, (step, dtype.itemsize))
+
+
+def _local_name(uri: str) -> str:
+    name = urllib.parse.unquote(uri).removeprefix("./")
+    if not name or name in (".", "..") or any(mark in name for mark in ("/", "\\", ":", "\0")):
+        raise UserError(f"its buffer is {uri[:60]!r}, expected a file in the same folder; copy it there")
+    return name
 
 
 def _transform(node: dict[str, Any]) -> np.ndarray:

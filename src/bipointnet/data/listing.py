@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bipointnet.data import clouds
+from bipointnet.data.gltf_files import buffer_files
 from bipointnet.data.summary import Skipped
 from bipointnet.errors import UserError
 
@@ -51,8 +52,10 @@ def subfolders(folder: Path) -> list[Path]:
 
 
 def cloud_files(folder: Path) -> list[Path]:
-    """The files that clouds.read() knows by their suffix, sorted by name."""
-    return [file for file in entries(folder) if is_cloud(file)]
+    """The files that clouds.read() knows by their suffix, sorted by name, without the buffers of glTF files."""
+    found = [file for file in entries(folder) if is_cloud(file)]
+    buffers = set(buffer_files(found))
+    return [file for file in found if file not in buffers]
 
 
 def is_cloud(file: Path) -> bool:
@@ -69,8 +72,10 @@ def why_skipped(entry: Path) -> str:
 
 
 def skipped_in(root: Path, folder: Path) -> list[Skipped]:
-    """The entries of a class folder that are not clouds."""
-    others = [entry for entry in entries(folder) if not is_cloud(entry)]
+    """The entries of a class folder that are neither clouds nor parts of clouds."""
+    found = entries(folder)
+    buffers = set(buffer_files(found))
+    others = [entry for entry in found if not is_cloud(entry) and entry not in buffers]
     return [Skipped(name_below(root, entry) + "/" * entry.is_dir(), why_skipped(entry)) for entry in others]
 
 

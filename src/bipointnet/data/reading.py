@@ -17,6 +17,7 @@ import numpy as np
 from bipointnet.data import clouds
 from bipointnet.data.cache import Entry, load_entry, prune, save_entry
 from bipointnet.data.dataset import Split
+from bipointnet.data.gltf_files import buffer_files
 from bipointnet.data.listing import Listing, name_below, rng_of, size_and_time, unreadable
 from bipointnet.data.summary import Skipped, first_names
 from bipointnet.errors import UserError
@@ -85,7 +86,7 @@ def cloud_job(name: str, file: Path, points: int, seed: int, in_file_order: bool
         most = min(2 * points, count) if count else 2 * points
         return clouds.sample(cloud, max(points, most), rng_of(name, seed), file), count, cloud.dropped
 
-    return Job(name, (file,), read, (points, seed, in_file_order, strict))
+    return Job(name, (file, *buffer_files([file])), read, (points, seed, in_file_order, strict))
 
 
 @dataclass(frozen=True)
@@ -183,21 +184,26 @@ def stack(pools: Sequence[np.ndarray], points: int) -> np.ndarray:
 def fingerprint(file: Path) -> bytes:
     """8 bytes that identify a file's content, whatever its name: a hash of its size and of its first and last 16 KiB.
 
+    The buffers of a glTF file count as its content.
+
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp())
     >>> _ = [(place / name).write_bytes(bytes(100_000)) for name in ("a", "b")]
     >>> fingerprint(place / "a") == fingerprint(place / "b")
     True
     """
-    try:
-        with open(file, "rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(0)
-            first = stream.read(_END)
-            stream.seek(max(len(first), size - _END))
-            return hashlib.blake2b(str(size).encode() + b":" + first + stream.read(_END), digest_size=8).digest()
-    except OSError as error:
-        raise unreadable(file, error) from error
+    digest = hashlib.blake2b(digest_size=8)
+    for part in (file, *buffer_files([file])):
+        try:
+            with open(part, "rb") as stream:
+                size = stream.seek(0, os.SEEK_END)
+                stream.seek(0)
+                first = stream.read(_END)
+                stream.seek(max(len(first), size - _END))
+                digest.update(str(size).encode() + b":" + first + stream.read(_END))
+        except OSError as error:
+            raise unreadable(part, error) from error
+    return digest.digest()
 
 
 def in_order(function: Callable[[Item], Result], items: Sequence[Item], workers: int | None = None) -> Iterator[Result]:

@@ -15,6 +15,7 @@ import numpy as np
 from bipointnet.data import clouds
 from bipointnet.data.blocks import COLORS
 from bipointnet.data.cache import ENTRY_BYTES, cached
+from bipointnet.data.gltf_files import buffer_files
 from bipointnet.data.las_units import UNITS, declared_unit
 from bipointnet.data.listing import entries, is_cloud, name_below, size_and_time, split_of, subfolders
 from bipointnet.data.own import Found, Source
@@ -81,7 +82,7 @@ def find_scans(data: Path) -> Found:
 
 
 def _scans_in(root: Path, folder: Path, above: frozenset[Path] = frozenset()) -> tuple[list[Path], list[Skipped]]:
-    """The scans below a folder, at any depth, and what is left out. Files with labels of other files are neither.
+    """The scans below a folder, at any depth, and what is left out. Labels and buffers of other files are neither.
 
     above: the folders that hold it. A link to one of them is not followed.
     """
@@ -102,11 +103,11 @@ def _scans_in(root: Path, folder: Path, above: frozenset[Path] = frozenset()) ->
             files.append(entry)
         elif entry.suffix.lower() not in _LABEL_SUFFIXES:
             skipped.append(Skipped(name_below(root, entry), f"no reader for '{entry.suffix}'"))
-    labels = label_files(files)
+    parts = label_files(files).union(buffer_files(files))
     own = {file.with_suffix("") for file in files if file.parent == folder}
     written = {file for file in files if file.parent == folder and is_written(file, own)}
     skipped += [Skipped(name_below(root, file), "labels that `segment` wrote") for file in sorted(written)]
-    return [file for file in files if file not in labels | written], skipped
+    return [file for file in files if file not in parts | written], skipped
 
 
 def is_written(file: Path, scans: Collection[Path]) -> bool:
@@ -134,7 +135,7 @@ class ScanReader:
     def read(self, file: Path) -> Scan:
         """The points, colors, labels and fields of a file. UserError if one of them is missing."""
         require_unit(file, self.unit)
-        sources = [file, *filter(None, [parallel_file(file)])]
+        sources = [file, *buffer_files([file]), *filter(None, [parallel_file(file)])]
         stats = [(os.fspath(source.absolute()), *size_and_time(source)) for source in sources]
         stored = cached("scan", (stats, self, _CACHE_VERSION), lambda: self._read(file), ENTRY_BYTES)
         columns = {name.removeprefix(_COLUMN): stored[name] for name in stored if name.startswith(_COLUMN)}

@@ -1,4 +1,4 @@
-"""The files that arguments of the command line name: files, folders, patterns, standard input. Needs no NumPy."""
+"""The files that arguments of the command line name: files, folders, patterns, standard input."""
 
 import glob
 import os
@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bipointnet.data.gltf_files import buffer_files
 from bipointnet.errors import UserError, describe_os_error
 
 STDIN = "-"
@@ -23,7 +24,7 @@ def expand(arguments: Sequence[str], suffixes: Collection[str]) -> list[Input]:
 
     A folder names all files in it and in its subfolders, a pattern (`*`, `?`, `[...]`, and `**` for any folders) all
     files that match, both sorted by their paths. Of these, only files with one of the `suffixes` count, and none whose
-    name starts with a dot.
+    name starts with a dot, or that is the buffer of a glTF file among them.
 
     >>> expand(["-", "a.ply"], [".ply"])
     [Input(name='-', error=None), Input(name='a.ply', error=None)]
@@ -63,11 +64,15 @@ def _expanded(argument: str, suffixes: tuple[str, ...]) -> Iterator[Input]:
     yield from (Input(name) for name in chosen)
 
 
-def _clouds(names: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[str]:
-    for name in names:
-        base = os.path.basename(name)
-        if base.lower().endswith(suffixes) and not base.startswith(".") and os.path.isfile(name):
-            yield name
+def _clouds(names: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
+    found = [name for name in names if _is_cloud(name, suffixes)]
+    buffers = set(buffer_files(map(Path, found)))
+    return [name for name in found if Path(name) not in buffers] if buffers else found
+
+
+def _is_cloud(name: str, suffixes: tuple[str, ...]) -> bool:
+    base = os.path.basename(name)
+    return base.lower().endswith(suffixes) and not base.startswith(".") and os.path.isfile(name)
 
 
 def _in_folder(folder: str) -> Iterator[str]:
