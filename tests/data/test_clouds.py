@@ -363,7 +363,11 @@ def test_missing_package_names_its_extra(
         ("counts.off", "OFF", "expected the numbers of vertices, faces and edges"),
         ("none.off", "OFF\n0 0 0\n", "0 points"),
         ("range.obj", "v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 9\n", "line 4: the vertex 9, expected 1 to 3"),
-        ("a.gltf", '{"asset":{"version":"2.0"},"buffers":[{"uri":"x.bin","byteLength":12}]}', "(x.bin)"),
+        (
+            "a.gltf",
+            '{"asset":{"version":"2.0"},"buffers":[{"uri":"x.bin","byteLength":12}]}',
+            "a.gltf: its buffer is the file 'x.bin', which is not in the same folder; copy it there",
+        ),
     ],
 )
 def test_bad_files(tmp_path: Path, name: str, content: str, sentence: str) -> None:

@@ -121,9 +121,7 @@ class _File:
         name = _local_name(uri)
         file = self.path.parent / name
         if not file.is_file():
-            raise UserError(
-                f"its buffer is the file {name[:60]!r} ({name[:60]}), which is not in the same folder; copy it there"
-            )
+            raise UserError(f"its buffer is the file {name[:60]!r}, which is not in the same folder; copy it there")
         return file.read_bytes()
 
     def table(self) -> Table:
