@@ -205,6 +205,8 @@ class Config:
                 f"first_width is {self.first_width} with task {self.task!r} and model {self.model!r}; expected it with "
                 "--task semantic --model pointnet-vanilla"
             )
+        if self.center == "box" and self.task == "semantic":
+            raise UserError("center is 'box' with task 'semantic', whose blocks are not centered; leave --center out")
         if self.drop and self.task != "classify":
             raise UserError(f"drop is {self.drop} with task {self.task!r}; expected 0, as each point keeps its label")
         for f in dataclasses.fields(self):

@@ -106,6 +106,23 @@ MISTAKES = {
         ["export", GOLDEN / "shapes.bpn", "--c-array", "-o", "m.h", "--last", "f32"],
         ["--last with --c-array", "leave it out"],
     ),
+    "skipped files of built-in data": (["train", "shapes", "--skip-bad"], ["shapes: built in", "--skip-bad"]),
+    "all files of built-in data": (
+        ["eval", GOLDEN / "shapes.bpn", "shapes", "--all"],
+        ["shapes: has a test split of its own", "--all is for files of your own"],
+    ),
+    "a picture of corruptions": (
+        ["eval", GOLDEN / "shapes.bpn", "shapes", "--corruptions", "--picture", "a.png"],
+        ["not trained on labeled scans", "--picture"],
+    ),
+    "the most probable classes of a job": (
+        ["predict", "nan.xyz", "-m", GOLDEN / "shapes.bpn", "-o", "rows", "--top", "3"],
+        ["--top is 3 with -o", "leave it out"],
+    ),
+    "channels of published scans, for each fold": (
+        ["train", "areas", "--task", "semantic", "--fold", "each", "--channels", "rgb"],
+        ["areas: not labeled scans of your own", "--channels"],
+    ),
     "inspect of a text": (["inspect", "typo.toml"], ["typo.toml", "neither a packed model nor a checkpoint"]),
     "verify of a text": (["verify", "typo.toml"], ["typo.toml", "neither a packed model nor a checkpoint"]),
     "verify of a run": (["verify", "pointnet2"], ["pointnet2: a run", "bipointnet export pointnet2 -o FILE"]),
@@ -144,6 +161,9 @@ def junk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for i in range(3):
             np.savetxt(root / name / f"{i}.xyz", rng.normal(size=(8, 3)))
     (root / "rotten" / "a" / "bad.xyz").write_text("0 inf 0\n1 nan 0\n")
+    (root / "areas").mkdir()
+    for area in (1, 2):
+        np.save(root / "areas" / f"Area_{area}_office_1.npy", np.zeros((8, 7)))
     (root / "own").mkdir()
     (root / "own" / "index.html").write_text("<title>mine</title>")
     described = {

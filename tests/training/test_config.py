@@ -137,6 +137,13 @@ def test_each_backbone_has_its_own_default_pool():
         Config(model="pointconv", pool="ema-max")
 
 
+@pytest.mark.parametrize("recipe", CHOICES["recipe"])
+def test_only_clouds_have_a_center_by_default(recipe):
+    """Blocks of scans are not moved; a recipe that picked a center for them would be refused."""
+    centers = {task: Config(task=task, recipe=recipe).center for task in CHOICES["task"]}
+    assert centers == {"classify": "box" if recipe == "auto" else "mean", "part": "mean", "semantic": "mean"}
+
+
 def test_the_defaults_are_the_paper_s_recipe_but_for_the_codes_that_ema_max_counts():
     assert Config().recipe == "tuned"
     assert Config(recipe="paper").pool == "ema-max-points"

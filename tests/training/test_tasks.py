@@ -198,6 +198,7 @@ def test_data_that_do_not_fit_the_task_are_refused(task, data, sentence, tmp_pat
         ({"category": "Mug"}, "category is 'Mug' with task 'classify'; expected it with --task part"),
         ({"task": "part", "fold": "Area_1"}, "fold is 'Area_1' with task 'part'; expected it with --task semantic"),
         ({"task": "part", "drop": 0.5}, "drop is 0.5 with task 'part'; expected 0, as each point keeps its label"),
+        ({"task": "semantic", "center": "box"}, "center is 'box' with task 'semantic', .*; leave --center out"),
         ({"task": "parts"}, "task is 'parts'; expected one of classify, part, semantic; did you mean 'part'"),
     ],
 )

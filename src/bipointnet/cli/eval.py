@@ -68,6 +68,8 @@ def evaluate(
             raise UserError(
                 f"{model}: labels points (task {predictor.task}); {option} is for classifiers; leave it out"
             )
+    if picture is not None and predictor.scans is None:
+        raise UserError(f"{model}: not trained on labeled scans; --picture needs a model that was; leave it out")
     if corruptions:
         if files:
             raise UserError("found --files and --corruptions; expected one of them; evaluate twice")
@@ -76,8 +78,6 @@ def evaluate(
     if predictor.scans is not None:
         _evaluate_scans(predictor, data, every, skip_bad, picture, as_json)
         return
-    if picture is not None:
-        raise UserError(f"{model}: not trained on labeled scans; --picture needs a model that was; leave it out")
     from bipointnet.evaluation.evaluate import evaluate_classifier, evaluate_segmenter, open_test_data
 
     clouds = open_test_data(predictor, data, skip_bad, every)

@@ -83,6 +83,11 @@ def predict(
     require_axis(up)
     if folder is None and (engine or address or workers):
         raise UserError("--engine, --address and --workers are for jobs; expected -o FOLDER with them; add it")
+    if folder is not None and top is not None:
+        raise UserError(
+            f"--top is {top} with -o; expected it without, as the results of a job have the probabilities of all "
+            "classes; leave it out"
+        )
     predictor = open_predictor(model or shipped.locate(Path(shipped.DEFAULT_CLASSIFIER)))
     predictor.require_classifier()
     from bipointnet.data.clouds import SUFFIXES

@@ -311,8 +311,15 @@ def _train_each(given: dict[str, Any], settings: Config, data: str, folder: Path
         if clouds is not None:
             totals = every_category(settings, clouds, folder, on_progress, data)
         else:
+            # As for a single fold: options for scans of one's own are refused.
+            scans = _scan_options(settings, settings.model, settings.points)
             totals = every_fold(
-                settings, folds, lambda name: open_dataset(data, settings.points, fold=name), folder, on_progress, data
+                settings,
+                folds,
+                lambda name: open_dataset(data, settings.points, fold=name, scans=scans),
+                folder,
+                on_progress,
+                data,
             )
     if as_json:
         print_json(totals)

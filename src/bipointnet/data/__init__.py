@@ -122,6 +122,8 @@ def _open(
     if data in BUILT_IN:
         if fold is not None:
             raise UserError(f"{data}: has no folds; found fold {fold!r}; leave --fold out")
+        if skip_bad:
+            raise UserError(f"{data}: built in; --skip-bad is for files of your own; leave it out")
         _require_no_scan_options(data, scans)
         return _built_in(data, points), "built in"
     if scans is not None and not _is_published(data):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bipointnet.data import fold_names, open_dataset
+from bipointnet.data import BUILT_IN, DATASETS, fold_names, layout_name, open_dataset
 from bipointnet.data.dataset import PointClouds
 from bipointnet.errors import UserError
 from bipointnet.evaluation import metrics, segmentation
@@ -105,6 +105,10 @@ def open_test_data(
             f"{data}: {predictor.path} was trained on all folds but {part} and may have seen any of these: "
             f"{', '.join(folds)}; expected data with {part}"
         )
+    if every:
+        layout = layout_name(data)
+        if layout in BUILT_IN or DATASETS[layout].open is not None:
+            raise UserError(f"{data}: has a test split of its own; --all is for files of your own; leave it out")
     own = part if folds else None
     trained = predictor.trained and replace(predictor.trained, every=every)
     count = points or predictor.points
