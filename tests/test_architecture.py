@@ -45,7 +45,7 @@ MODULES = {
     "shipped": "__init__",
     "training": "__init__ augment capture compile_check cross_validation devices facts interrupts loop partial "
     "progress provenance random_state recipes repeat report resume_options run_folder scales schedule tasks teacher",
-    "viz": "__init__ confusion curves demo_figure labeled palette render run_report sweep_files viewer write",
+    "viz": "__init__ confusion curves demo_figure labeled palette picture render run_report sweep_files viewer write",
     "web": "__init__ page",
 }
 # The subsystems that each subsystem may import besides itself.

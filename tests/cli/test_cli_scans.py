@@ -151,6 +151,8 @@ def test_mistakes_get_one_sentence(made: Path, tmp_path: Path):
     assert 'one per line, for example 64 = "car"' in complaint(*train)
     assert "block is -1.0; expected more than 0" in complaint(*train, "--block", "-1")
     assert "split is 'half'; expected one of files, place" in complaint(*train, "--split", "half")
+    drawn = ["eval", made / "tiles.bpn", made / "tiles", "--picture", tmp_path / "a.pdf"]
+    assert "a.pdf'; expected a file that ends in .png" in complaint(*drawn)
     classify = ["train", made / "tiles", "--block", "3", "-o", tmp_path / "no"]
     assert "block is 3.0 with task 'classify'; expected it with --task semantic" in complaint(*classify)
     assert not (tmp_path / "no").exists()

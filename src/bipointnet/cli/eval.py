@@ -20,7 +20,6 @@ from bipointnet.cli.common import (
     print_summary,
 )
 from bipointnet.errors import UserError
-from bipointnet.extras import require
 
 WORST = 10  # files in the table of scans
 
@@ -105,9 +104,10 @@ def _evaluate_scans(
     predictor: "Predictor", data: str, every: bool, skip_bad: bool, picture: Path | None, as_json: bool
 ) -> None:
     from bipointnet.evaluation.scans import evaluate_scans
+    from bipointnet.viz.picture import check_file
 
     if picture is not None:
-        require("a picture", "matplotlib")
+        check_file("--picture", picture, ".png", predictor.path)
     with counting_bar("evaluating") as progress:
         found = evaluate_scans(predictor, data, every, skip_bad, lambda name: progress)
     if as_json:

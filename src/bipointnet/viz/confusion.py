@@ -1,7 +1,6 @@
 """A confusion matrix as an HTML table and as a picture, and the classes that are confused most often."""
 
 import html
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +9,8 @@ import numpy as np
 
 from bipointnet.extras import require
 from bipointnet.files import write_beside
+from bipointnet.viz.picture import PLAIN, png_of
+from bipointnet.viz.viewer import on_one_line
 
 MOST_CLASSES = 64  # in a table; more would not be readable
 NUMBERED = 24  # classes up to which the cells have numbers
@@ -82,15 +83,16 @@ def draw_confusion(
     """
     share = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
     axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
-    axes.set_xticks(range(len(classes)), classes, rotation=90, fontsize=sizes[0])
-    axes.set_yticks(range(len(classes)), classes, fontsize=sizes[0])
+    names = [on_one_line(name) for name in classes]
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=sizes[0], **PLAIN)
+    axes.set_yticks(range(len(names)), names, fontsize=sizes[0], **PLAIN)
     for i, j in zip(*np.nonzero(confusion), strict=True):
         text = f"{confusion[i, j]}" if unit == "clouds" else f"{100 * share[i, j]:.1f}"
         shade = "white" if share[i, j] > 0.6 else "black"
         axes.text(j, i, text, ha="center", va="center", fontsize=sizes[1], color=shade)
     axes.set_xlabel("predicted")
     axes.set_ylabel("true")
-    axes.set_title(title, fontsize=10)
+    axes.set_title(on_one_line(title), fontsize=10, **PLAIN)
 
 
 def write_confusion(path: Path, confusion: np.ndarray, classes: Sequence[str], title: str) -> None:
@@ -99,8 +101,6 @@ def write_confusion(path: Path, confusion: np.ndarray, classes: Sequence[str], t
     from matplotlib.figure import Figure
 
     side = 2.5 + 0.45 * len(classes)
-    figure = Figure(figsize=(side, side), dpi=150, layout="constrained")
+    figure = Figure(figsize=(side, side), layout="constrained")
     draw_confusion(figure.subplots(), confusion, classes, title, "points", (9, 7))
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
-    write_beside(path, buffer.getvalue())
+    write_beside(path, png_of(figure, 150))

@@ -1,6 +1,5 @@
 """The figure of the demo: predictions, training curves and the confusion matrix."""
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from bipointnet.files import write_beside
 from bipointnet.viz.confusion import draw_confusion
+from bipointnet.viz.picture import png_of
 
 GOOD, BAD = "#2a7f4f", "#c0392b"
 LINES = ("#1f5fa8", "#444444", "#c0392b", "#8e5ea2")
@@ -70,6 +70,4 @@ def demo_picture(
     draw_curves(lower, loss, "training loss")
     upper.set_xlabel("")
     draw_confusion(right.subplots(), confusion, classes, "1-bit network, number of test shapes")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    write_beside(path, buffer.getvalue())
+    write_beside(path, png_of(figure, 110))

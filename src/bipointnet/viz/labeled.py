@@ -6,7 +6,6 @@ All functions take points (N, 3), integer labels (N,), and the names of the clas
 import base64
 import io
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from bipointnet.errors import UserError, describe_os_error
 from bipointnet.extras import require
 from bipointnet.files import write_all
 from bipointnet.viz.palette import colors
+from bipointnet.viz.picture import PLAIN, png_of
 from bipointnet.viz.render import render
 from bipointnet.viz.viewer import on_one_line, quantized, upright, viewer_script
 
@@ -151,16 +151,12 @@ def png_bytes(points: np.ndarray, labels: np.ndarray, names: Sequence[str], *, u
         handlelength=1.2,
         columnspacing=1,
     )
-    # Set afterwards as plain text: as labels, names with $ would be formulas, and names that begin with _ left out.
+    # Set afterwards: as labels, names that begin with _ would be left out.
     for text, label in zip(legend.get_texts(), listed, strict=True):
         name = on_one_line(names[label])[: 28 if one_column else 18]
         unseen = ", not drawn" if is_hidden[label] else ""
-        text.set(text=f"{name}  {_share(counts[label], len(labels))}{unseen}", parse_math=False)
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # letters missing in the font are drawn as boxes
-        figure.savefig(buffer, format="png", dpi=100)
-    return buffer.getvalue()
+        text.set(text=f"{name}  {_share(counts[label], len(labels))}{unseen}", **PLAIN)
+    return png_of(figure, 100)
 
 
 def write_html(

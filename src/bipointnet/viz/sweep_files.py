@@ -1,14 +1,13 @@
 """The files of a sweep over the number of points: its report as JSON, and a picture of it (PNG)."""
 
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bipointnet.errors import UserError
-from bipointnet.extras import require
 from bipointnet.files import write_all
+from bipointnet.viz.picture import PLAIN, check_file, png_of
+from bipointnet.viz.viewer import on_one_line
 
 # For each runtime: its name in the legend, and a color of Okabe and Ito (2008).
 LINES = {
@@ -22,16 +21,8 @@ Line = list[tuple[int, float]]  # (points, value)
 def check_files(report: Path | None, picture: Path | None, model: Path) -> None:
     """Raise UserError for files that cannot be written, before minutes are spent on measuring."""
     for option, path, suffix in (("--out", report, ".json"), ("--picture", picture, ".png")):
-        if path is None:
-            continue
-        if path.suffix.lower() != suffix:
-            raise UserError(f"{option} is '{path}'; expected a file that ends in {suffix}; choose such a name")
-        if path.is_dir():
-            raise UserError(f"{path}: a folder where {option} should write a file; choose another name")
-        if path.exists() and path.samefile(model):
-            raise UserError(f"{path}: the packed model, which {option} would overwrite; choose another name")
-    if picture is not None:
-        require("--picture", "matplotlib")
+        if path is not None:
+            check_file(option, path, suffix, model)
 
 
 def write_sweep(sweep: Mapping[str, Any], report: Path | None, picture: Path | None) -> list[Path]:
@@ -60,10 +51,8 @@ def png_bytes(sweep: Mapping[str, Any]) -> bytes:
         _draw(axes, lines, label)
     threads = sweep["threads"]
     title = f"{sweep['model']}, {sweep['isa']}, {threads} thread{'s' if threads > 1 else ''}"
-    figure.suptitle(title.replace("$", r"\$"), fontsize=10.5)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+    figure.suptitle(on_one_line(title), fontsize=10.5, **PLAIN)
+    return png_of(figure, 110)
 
 
 def runtime_lines(sweep: Mapping[str, Any], key: str, scale: float) -> dict[str, Line]:
