@@ -5,6 +5,7 @@ A TOML file overrides the defaults; command-line options override both. This mod
 
 import dataclasses
 import difflib
+import math
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,9 @@ COMMON_NAMES = {"pointnet++": "pointnet2"}
 # Points beyond which a prediction does not become better, unless there were more in training.
 ENOUGH_POINTS = 1024
 
+# The most points per cloud in training: what `runtime.model` accepts in a file. A larger number is a mistake.
+MOST_POINTS = 2**20
+
 # The backbones that treat every point alike but for their T-Nets.
 POINTNETS = ("pointnet", "pointnet-vanilla")
 # The backbones that can label points.
@@ -62,7 +66,7 @@ OWN_POOLS: dict[str, tuple[str | None, str | None]] = {"pointcnn": ("avg", "ema-
 
 
 def _option(default: Any, help: str, **limits: float) -> Any:
-    """A field with its help text. Limits: `least`, the smallest value; `above`, a bound that is itself excluded."""
+    """A field with its help text. Limits: `least` and `most`; `above`, a bound that is itself excluded."""
     return field(default=default, metadata={"help": help, **limits})
 
 
@@ -141,7 +145,10 @@ class Config:
         "Origin of a cloud: mean (its mean point), box (center of the bounding box; default of recipe auto).",
     )
     points: int = _option(
-        None, "Points per cloud, drawn anew in every epoch (default: 1024; part: 2048; semantic: 4096).", least=1
+        None,
+        "Points per cloud, drawn anew in every epoch (default: 1024; part: 2048; semantic: 4096).",
+        least=1,
+        most=MOST_POINTS,
     )
     epochs: int = _option(None, "Passes over the training set (default: 200; part: 250; semantic: 128).", least=1)
     batch: int = _option(None, "Clouds per step over all processes (default: 256; part: 96; semantic: 128).", least=2)
@@ -210,11 +217,16 @@ class Config:
         if self.drop and self.task != "classify":
             raise UserError(f"drop is {self.drop} with task {self.task!r}; expected 0, as each point keeps its label")
         for f in dataclasses.fields(self):
-            value, least, above = getattr(self, f.name), f.metadata.get("least"), f.metadata.get("above")
+            value = getattr(self, f.name)
+            least, most, above = (f.metadata.get(limit) for limit in ("least", "most", "above"))
             if value is None:
                 continue
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UserError(f"{f.name} is {value}; expected a finite number")
             if least is not None and not value >= least:
                 raise UserError(f"{f.name} is {value}; expected at least {least}")
+            if most is not None and not value <= most:
+                raise UserError(f"{f.name} is {value}; expected at most {most}")
             if above is not None and not value > above:
                 raise UserError(f"{f.name} is {value}; expected more than {above}")
         for name in ("teacher_weight", "feature_weight", "temperature"):
@@ -270,7 +282,10 @@ def _typed(source: str, name: str, value: Any) -> Any:
     """`value` as the type of its field, if the conversion loses nothing."""
     wanted = Config.__annotations__[name]
     if wanted in (float, float | None) and type(value) is int:
-        value = float(value)
+        try:
+            value = float(value)
+        except OverflowError:
+            value = math.inf  # which Config refuses
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         kind = str(getattr(wanted, "__name__", wanted)).removesuffix(" | None")
         raise UserError(f"{source}: {name} = {value!r} is of type {type(value).__name__}; expected {kind}")
@@ -313,9 +328,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     Limits and combinations are checked by Config, after command-line options have been merged in.
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give --config an existing TOML file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also bytes that are no text, and numbers of 5000 digits
         raise UserError(f"{path}: not valid TOML ({error}); fix the file") from error
     return _checked(str(path), values)

@@ -134,6 +134,8 @@ MISTAKES = {
     ),
     "bench of nothing": (["bench", "nowhere"], ["nowhere"]),
     "bench of no points": (["bench", "hollow.bpn", "--points", "0"], ["points is 0"]),
+    "bench of endless points": (["bench", "hollow.bpn", "--points", f"{10**18}"], ["points is 1000000", "from 1 to"]),
+    "training on endless points": (["train", "shapes", "--points", f"{10**18}"], ["points is 1000000", "at most 1048"]),
     "bench of several sizes": (["bench", "hollow.bpn", "--points", "32,64"], ["'32,64'", "one integer", "add --sweep"]),
     "bench of a size in words": (["bench", "hollow.bpn", "--points", "many"], ["--points is 'many'", "integers"]),
     "picture of one size": (["bench", "hollow.bpn", "--picture", "a.png"], ["--picture is 'a.png'", "add --sweep"]),

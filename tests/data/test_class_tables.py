@@ -132,6 +132,11 @@ def test_read_table(tmp_path: Path, lead: str) -> None:
     assert table.written == (1, 3, 64)
 
 
+def test_a_table_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    content = '2 = "ground"\n3 = "plant"\n'
+    assert read_table(write(tmp_path / "classes.toml", content.encode("utf-8-sig"))).names == ("ground", "plant")
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dataset_errors import error_of
 
-from bipointnet.data import modelnet, open_dataset
+from bipointnet.data import modelnet, open_dataset, published
 from bipointnet.data.dataset import PointClouds
 from bipointnet.errors import UserError
 
@@ -366,3 +366,8 @@ def test_no_layout(tmp_path: Path) -> None:
 def test_missing_h5py(hdf5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
     assert "pip install h5py (extra 'train')" in error_of(hdf5)
+
+
+def test_a_list_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "train_files.txt").write_text("a.h5\n", encoding="utf-8-sig")
+    assert published.lines(tmp_path / "train_files.txt") == ["a.h5"]

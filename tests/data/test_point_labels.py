@@ -275,6 +275,12 @@ def test_long_text_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "line 5 is 'x'" in error_of(file)
 
 
+def test_text_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = cloud_in(tmp_path / "a.xyz")
+    write(tmp_path / "a.labels", TEXT.encode("utf-8-sig"))
+    assert read_codes(file, read(file)).tolist() == CODES
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from([".label", ".labels", ".npy", ".seg"]), st.binary(max_size=200), st.booleans())
 def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, suffix: str, content: bytes, lead: bool) -> None:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from bipointnet.evaluation.inputs import Input, expand
+from bipointnet.evaluation.inputs import Input, expand, listed_in
 
 SUFFIXES = (".ply", ".xyz")
 
@@ -75,3 +75,14 @@ def test_links_are_followed_but_not_in_circles(place):
 def test_names_that_are_too_long_are_left_to_the_reader():
     assert names("x" * 300) == ["x" * 300]
     assert names(os.path.join("x" * 300, "y.ply")) == [os.path.join("x" * 300, "y.ply")]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_list_may_begin_with_a_byte_order_mark_and_names_may_have_any_letter(place, end):
+    odd = "b/two\u2028lines\u0085here.ply"
+    lines = ["a-b.ply", "# a comment", "", odd, "  a  "]
+    (place / "list.txt").write_bytes(end.join(lines).encode("utf-8-sig"))
+    assert [each.name for each in listed_in(place / "list.txt", SUFFIXES)] == [
+        *("a-b.ply", odd),
+        *("a/deep/x.xyz", "a/z.ply"),
+    ]

@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
-from bipointnet.config import CHOICES, OWN_GRADIENTS, Config, from_mapping, read_toml
+from bipointnet.config import CHOICES, MOST_POINTS, OWN_GRADIENTS, Config, from_mapping, read_toml
 from bipointnet.errors import UserError
 from bipointnet.models import MODELS, SLOPES, build, method_of
 from bipointnet.nn import LSR, METHODS, POOLS, BinaryLinear, BiReal, clipped, polynomial
+from bipointnet.runtime import model
 
 
 @pytest.mark.parametrize("name", ["label-smoothing", "label_smoothing"])
@@ -26,7 +27,14 @@ MISTAKES = {
     "wrong type": ("epochs = 'ten'", "epochs = 'ten' is of type str; expected int"),
     "a truth value": ("lr = true", "lr = True is of type bool; expected float"),
     "not TOML": ("epochs", "not valid TOML"),
+    "nested too deeply": ("a = " + "[" * 100_000, "not valid TOML"),
+    "a number of 5000 digits": ("epochs = " + "9" * 5000, "not valid TOML"),
 }
+
+
+def test_toml_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "recipe.toml").write_text("epochs = 20\n", encoding="utf-8-sig")
+    assert read_toml(tmp_path / "recipe.toml") == {"epochs": 20}
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -43,6 +51,29 @@ def test_a_mistake_in_toml_names_the_file_and_the_option(tmp_path, mistake):
 def test_a_user_error_is_a_value_error():
     with pytest.raises(ValueError, match="lr is 0; expected more than 0"):
         Config(lr=0)
+
+
+FLOATS = [field.name for field in dataclasses.fields(Config) if "float" in str(field.type)]
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_numbers_are_finite(name, value):
+    options = {"task": "semantic"} if name == "block" else {}
+    with pytest.raises(UserError, match=f"{name} is {value}; expected a finite number"):
+        Config(**options, **{name: value})
+
+
+def test_an_integer_beyond_all_floats_is_not_finite():
+    with pytest.raises(UserError, match="lr is inf; expected a finite number"):
+        from_mapping("recipe.toml", {"lr": 10**400})
+
+
+def test_points_have_the_bound_of_packed_models():
+    assert MOST_POINTS == model.MOST_POINTS
+    assert Config(points=MOST_POINTS).points == MOST_POINTS
+    with pytest.raises(UserError, match=f"points is {10**18}; expected at most {MOST_POINTS}"):
+        Config(points=10**18)
 
 
 def test_every_option_has_a_short_help_text():

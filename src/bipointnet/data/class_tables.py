@@ -197,7 +197,7 @@ def read_table(path: Path) -> ClassTable:
 
 def _entries(path: Path) -> dict[str, Any]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from error
     except (ValueError, RecursionError) as error:  # also bytes that are no text

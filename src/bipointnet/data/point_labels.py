@@ -175,7 +175,7 @@ def _text(path: Path) -> np.ndarray:
     """Numbers, one per line; 13 may be written 13.000000. In parts: the lines of a scan may need much memory."""
     parts = [np.empty(0)]
     read = 0
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8-sig") as file:
         while lines := file.readlines(_TEXT_AT_ONCE):
             try:
                 parts.append(np.array([line for line in lines if not line.isspace()], np.float64))

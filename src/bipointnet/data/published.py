@@ -15,7 +15,7 @@ from bipointnet.extras import install_hint
 
 def text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise UserError(f"{path}: there is no such file, but this layout needs it; unpack the data again") from error
     except (OSError, UnicodeDecodeError) as error:

@@ -38,7 +38,7 @@ def listed_in(file: Path, suffixes: Collection[str]) -> list[Input]:
     Each line is expanded as `expand` does it. Relative paths are relative to the current folder.
     """
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8-sig").split("\n")  # splitlines() would also divide names at U+2028
     except OSError as error:
         raise UserError(describe_os_error(error)) from error
     except UnicodeDecodeError as error:

@@ -30,7 +30,7 @@ from bipointnet.errors import UserError
 from bipointnet.extras import installed
 from bipointnet.runtime import reference
 from bipointnet.runtime.float_twin import Step, Weights, float_twin, numpy_twin, onnx_twin, random_weights
-from bipointnet.runtime.model import Model, load
+from bipointnet.runtime.model import MOST_POINTS, Model, load
 from bipointnet.runtime.operations import float_bytes
 from bipointnet.runtime.progress import Progress, no_progress
 
@@ -158,9 +158,11 @@ def bench(
         >>> report["packed_us"], report["peers_us"], report["speedup"]  # doctest: +SKIP
         (74.9, {'onnxruntime': 2345.2}, {'onnxruntime': 31.31})
     """
-    for name, value in (("points", points), ("threads", threads), ("rounds", rounds)):
-        if value is not None and value < 1:
+    for name, value in (("threads", threads), ("rounds", rounds)):
+        if value < 1:
             raise UserError(f"{name} is {value}; expected at least 1")
+    if points is not None and not 1 <= points <= MOST_POINTS:
+        raise UserError(f"points is {points}; expected an integer from 1 to {MOST_POINTS}")
     model = load(path)
     points = points if points is not None else model.points
     # oneDNN's int8 and bfloat16 kernels for AMX crash on some virtual machines; float32 does not use AMX.
