@@ -100,6 +100,7 @@ LINE = "scans/cup/cup0.npy,cup"
         ("", "line 1 is '', expected the names of the columns path, class and, optionally, split"),
         ("file,label\na,b\n", "line 1 is 'file,label', expected the names of the columns"),
         ("0.1,0.2,0.3\n", "line 1 is '0.1,0.2,0.3', expected the names of the columns"),
+        ("path,class,split,Split\na,b,train,test\n", "line 1 is 'path,class,split,Split', expected the names of"),
         ("path,class\n", "lists no files"),
         (f"path,class\n{LINE}\n\nscans/cup/cup1.npy\n", "line 4 has 1 fields, expected 2 as in line 1"),
         (f"path,class\n{LINE}\nscans/cup/cup1.npy,\n", "line 3 has no class"),
@@ -107,6 +108,7 @@ LINE = "scans/cup/cup0.npy,cup"
         (f"path,class\n{LINE}\nscans/cup/nope.npy,cup\n", "line 3 names scans/cup/nope.npy, but "),
         (f"path,class\n{LINE}\nlist.md,cup\n", "line 3 names list.md, whose suffix no reader knows"),
         (f"path,class\n{LINE}\n\n{LINE}\n", "line 4 lists scans/cup/cup0.npy again, as line 2"),
+        (f"path,class\n{LINE}\nscans/../scans/cup/cup0.npy,bowl\n", "line 3 lists scans/../scans/cup/cup0.npy again"),
         (f"path,class,split\n{LINE},train\n{LINE[:-9]}1.npy,cup,\n", "line 3 has no split, while line 2 has one"),
         (f"path,class,split\n{LINE},held\n", "line 2 has the split 'held'; expected one of train, training, test"),
         (f'path,class\n{LINE}\n"scans/cup/\ncup1.npy",cup\n{LINE}\n', "line 3 has the path 'scans/cup/\\ncup1.npy'; "),
@@ -132,11 +134,32 @@ def test_mistakes_in_csv(root: Path, text: str, message: str) -> None:
             "line 4 names x.npy",
         ),
         ("[" * 100_000, "is nested too deeply"),
+        ('[{"path": ' + "9" * 5000 + "}]", "is not JSON (Exceeds the limit"),
+        ('[\n{"path": null, "class": "cup"}]', "line 2 holds"),
     ],
 )
 def test_mistakes_in_json(root: Path, text: str, message: str) -> None:
     (root / "list.json").write_text(text)
     assert error_of(root / "list.json").startswith(f"{root / 'list.json'}: {message}")
+
+
+def test_a_path_out_of_the_folder_and_back_is_the_same_file(root: Path) -> None:
+    """Also where a link makes the folder above another one than the path shows."""
+    (root / "link").symlink_to(root / "scans" / "cup")
+    rows = [*ROWS, (f"../{root.name}/{ROWS[0][0]}", "bowl")]
+    assert "line 22 lists ../" in error_of(write_csv(root / "list.csv", rows))
+    rows[-1] = ("link/../cup/cup0.npy", "bowl")
+    assert "line 22 lists link/../cup/cup0.npy again, as line 2" in error_of(write_csv(root / "list.csv", rows))
+
+
+def test_what_pandas_writes(root: Path) -> None:
+    """An index without a name, and null for an empty cell."""
+    write_csv(root / "list.csv", [(str(k), *row) for k, row in enumerate(ROWS)], ",path,class")
+    (root / "list.json").write_text(json.dumps([{"path": path, "class": c, "split": None} for path, c in ROWS]))
+    of_csv, of_json = (open_dataset(str(root / name), 16) for name in ("list.csv", "list.json"))
+    assert same(of_csv, of_json)
+    assert of_csv.summary is not None
+    assert of_csv.summary.notes == ("columns that are not used: one without a name",)
 
 
 def test_a_manifest_that_is_not_text(root: Path) -> None:

@@ -14,6 +14,7 @@ fifth of each class is held out for the test.
 import csv
 import io
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -46,13 +47,16 @@ def find(place: Path) -> Found:
     lines: dict[str, int] = {}
     for line, row in rows:
         source = _source(path, line, row)
-        if source.name in lines:
-            raise UserError(f"{path}: line {line} lists {source.name} again, as line {lines[source.name]}; remove one")
-        sources[source.name], lines[source.name] = source, line
+        # Paths may differ in their ".." and still name one file.
+        real = os.path.join(os.path.realpath(source.file.parent), source.file.name)
+        if real in lines:
+            raise UserError(f"{path}: line {line} lists {source.name} again, as line {lines[real]}; remove one")
+        sources[real], lines[real] = source, line
     if not sources:
         raise UserError(f"{path}: lists no files, expected one line or object per file; add some")
     _require_all_or_none(path, sources, lines)
-    notes = (f"columns that are not used: {first_names(ignored)}",) if ignored else ()
+    unused = first_names(name or "one without a name" for name in ignored)
+    notes = (f"columns that are not used: {unused}",) if ignored else ()
     found = sorted(sources.values(), key=lambda source: (source.label, source.name))
     splits = {source.split for source in found}
     if "val" in splits and "test" in splits:
@@ -89,12 +93,11 @@ def _csv_rows(path: Path) -> tuple[list[Row], list[str]]:
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter)
     try:
         header = [name.strip().casefold() for name in next(reader, [])]
-        for name in _COLUMNS[:2]:
-            if header.count(name) != 1:
-                raise UserError(
-                    f"{path}: line 1 is {first[:60]!r}, expected the names of the columns path, class and, optionally,"
-                    " split; a manifest starts with them"
-                )
+        if [header.count(name) for name in _COLUMNS] not in ([1, 1, 0], [1, 1, 1]):
+            raise UserError(
+                f"{path}: line 1 is {first[:60]!r}, expected the names of the columns path, class and, optionally,"
+                " split, each once; a manifest starts with them"
+            )
         rows: list[Row] = []
         begin = reader.line_num + 1
         for fields in reader:
@@ -115,6 +118,8 @@ def _json_rows(path: Path) -> tuple[list[Row], list[str]]:
     rows: list[Row] = []
     ignored: dict[str, None] = {}
     for line, value in _json_list(path, content):
+        if isinstance(value, dict) and value.get("split", "") is None:  # as pandas writes an empty cell
+            del value["split"]
         if not isinstance(value, dict) or not all(isinstance(value.get(key, ""), str) for key in _COLUMNS):
             raise UserError(
                 f'{path}: line {line} holds {json.dumps(value)[:60]}, expected an object like {{"path": "scans/1.ply",'
@@ -128,12 +133,15 @@ def _json_rows(path: Path) -> tuple[list[Row], list[str]]:
 def _json_list(path: Path, content: str) -> Iterator[tuple[int, Any]]:
     """The values of a list with the line of each, which json.loads() does not tell."""
     try:
-        if not isinstance(json.loads(content), list):
-            raise UserError(f"{path}: is not a list of objects in JSON; write [{{...}}, {{...}}]")
+        whole = json.loads(content)
     except json.JSONDecodeError as error:
         raise UserError(f"{path}: line {error.lineno} is not JSON ({error.msg}); correct the line") from error
     except RecursionError as error:
         raise UserError(f"{path}: is nested too deeply, expected a list of objects; correct the file") from error
+    except ValueError as error:  # a number of 5000 digits
+        raise UserError(f"{path}: is not JSON ({error}); expected a list of objects; correct the file") from error
+    if not isinstance(whole, list):
+        raise UserError(f"{path}: is not a list of objects in JSON; write [{{...}}, {{...}}]")
     decoder, at = json.JSONDecoder(), content.index("[") + 1
     while True:
         while content[at] in " \t\r\n,":
