@@ -1,6 +1,7 @@
 """Many files: results that do not depend on threads, a cache per file that survives damage, and its bound."""
 
 import os
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -149,6 +150,34 @@ def test_every_flipped_bit_of_an_entry_is_noticed(own_folder: Path) -> None:
     entry = cache.load_entry("key")
     assert entry is not None
     assert (entry.rows.tolist(), entry.points, entry.fingerprint) == ([[1, 1, 1]], 1, b"12345678")
+
+
+def test_every_changed_byte_of_arrays_is_noticed(own_folder: Path) -> None:
+    def read(value: int) -> list[float]:
+        found = cache.cached("some", "key", lambda: {"x": np.full(3, value), "y": np.ones(1)})
+        assert found.keys() == {"x", "y"}
+        return found["x"].tolist()
+
+    assert read(1) == read(2) == [1, 1, 1]
+    (path,) = own_folder.glob("some-*.npz")
+    content = path.read_bytes()
+    assert np.load(path)["x"].tolist() == [1, 1, 1], "NumPy reads it, too"
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
+        assert read(3) == [3, 3, 3], place
+    for cut in (b"", content[:8], content[:-1], content[:-16], content + b"x"):
+        path.write_bytes(cut)
+        assert read(4) == [4, 4, 4]
+
+
+def test_without_a_home_the_cache_is_in_the_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("BIPOINTNET_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", fail)
+    assert cache.cache_folder() == Path(tempfile.gettempdir()) / f"bipointnet-{os.getuid()}"
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(data: Path, own_folder: Path) -> None:

@@ -9,9 +9,9 @@ import hashlib
 import io
 import os
 import struct
+import tempfile
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from bipointnet.data.arrays import load_arrays
 from bipointnet.files import write_beside
 
 ENTRY_BYTES = 4 << 30  # the bound on all entries of cloud files together; ModelNet40 with 1024 points takes 0.3 GB
+_DIGEST_BYTES = 16
 _HEAD = struct.Struct("<16s8sQQI")  # digest of all that follows, fingerprint, points, points left out, columns
 _STALE_SECONDS = 3600  # a temporary file that is older was left by a process that was killed
 
@@ -31,7 +32,11 @@ def cache_folder() -> Path:
     chosen = os.environ.get("BIPOINTNET_CACHE")
     if chosen:
         return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bipointnet"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bipointnet"
+    except RuntimeError:  # a container whose user has no name and no home
+        user = f"-{os.getuid()}" if hasattr(os, "getuid") else ""
+        return Path(tempfile.gettempdir()) / f"bipointnet{user}"
 
 
 def cached(
@@ -46,21 +51,35 @@ def cached(
     [0, 1, 4, 9]
     """
     path = cache_folder() / f"{name}-{_digest(key)[:16]}.npz"
-    try:
-        arrays = load_arrays(path)
+    stored = _load_whole(path)
+    if stored is not None:
         with contextlib.suppress(OSError):
             os.utime(path)
-        return arrays
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
-        pass
+        return stored
     arrays = dict(make())
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
+    buffer.write(_checksum(buffer.getbuffer()))
     with contextlib.suppress(OSError):
         write_beside(path, buffer.getvalue())
         if bound is not None:
             _remove_oldest(path, bound)
     return arrays
+
+
+def _load_whole(path: Path) -> dict[str, np.ndarray] | None:
+    """The arrays of a file that ends with the digest of all before it; None if there is none or it is damaged.
+
+    The checksums in an archive do not cover its list of arrays.
+    """
+    try:
+        content = np.memmap(path, np.uint8, "r").data
+        end = max(len(content) - _DIGEST_BYTES, 0)
+        if content[end:] != _checksum(content[:end]):
+            return None
+        return load_arrays(path)
+    except (OSError, ValueError):  # ValueError: an empty file
+        return None
 
 
 def _remove_oldest(newest: Path, bound: int) -> None:
@@ -151,5 +170,5 @@ def _digest(key: object) -> str:
     return hashlib.sha256(repr(key).encode()).hexdigest()
 
 
-def _checksum(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=16).digest()
+def _checksum(content: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
