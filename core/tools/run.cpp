@@ -113,10 +113,15 @@ void check_options(const bipointnet_model* model, const Options& options) {
   if (options.labels.empty()) return;
   if (!labels) throw Error("--labels is given, expected none: " + options.model + " classifies whole clouds");
   check_label_file(options.labels);
-  if (options.files.size() != 1 || files_in(options.files[0]).size() != 1) {
-    throw Error("--labels names one file, expected one FILE; label them one by one");
+  std::vector<std::string> files;
+  for (const std::string& name : options.files) {
+    for (const std::string& file : files_in(name)) files.push_back(file);
   }
-  for (const std::string& source : {options.files[0], options.model}) {
+  if (files.size() != 1) {
+    throw Error("--labels is given for " + std::to_string(files.size()) +
+                " files, expected one; label them one by one");
+  }
+  for (const std::string& source : {files[0], options.model}) {
     if (same_file(source, options.labels)) {
       throw Error(options.labels + ": an input file, which would be overwritten; choose another path with --labels");
     }

@@ -216,7 +216,7 @@ def test_mistakes_with_labels_get_one_sentence_and_leave_no_file(run_tool: Path,
         (PARTS, file, "--category", "sofa?"): "--category is 'sofa?', expected one of airplane, bed,",
         (ROOMS, file, "--category", "chair"): "--category is given, expected none: the model has no category input",
         (ROOMS, file, "--labels", "a.csv"): "--labels is 'a.csv', expected a file with the suffix .txt, .npy or .ply",
-        (ROOMS, file, file, "--labels", "a.npy"): "--labels names one file, expected one FILE; label them one by one",
+        (ROOMS, file, file, "--labels", "a.npy"): "--labels is given for 2 files, expected one; label them one by one",
         (GOLDEN / "shapes.bpn", file, "--labels", "a.npy"): "classifies whole clouds",
     }.items():
         assert sentence in complaint(run_tool, *arguments)
@@ -227,6 +227,15 @@ def test_mistakes_with_labels_get_one_sentence_and_leave_no_file(run_tool: Path,
         run_tool, PARTS, text, "--category", "chair", "--labels", text
     )
     text.unlink()
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    only = alone / "scan.txt"
+    only.write_bytes(file.read_bytes())
+    assert "an input file, which would be overwritten" in complaint(
+        run_tool, PARTS, alone, "--category", "chair", "--labels", only
+    )
+    only.unlink()
+    alone.rmdir()
     assert "a folder, expected a file to write" in complaint(run_tool, *labeled, tmp_path / "folder.npy")
     assert "there is no folder" in complaint(run_tool, *labeled, tmp_path / "no" / "a.npy")
     assert sorted(tmp_path.rglob("*")) == before
