@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/aligned.h"
 #include "format/json.h"
 #include "scan/blocks.h"
 #include "scan/shuffle.h"
@@ -83,7 +84,7 @@ void label_scene(const Job& job, const float* xyz, const float* features, std::s
   const Columns columns(layout, xyz, features, count);
   Cover cover(columns, job.points);
   std::vector<Block> blocks(job.batch());
-  std::vector<float> channels, logits, votes(count * width);
+  std::vector<float> channels, logits, votes(checked_product(count, width));
   for (bool more = true; more;) {
     std::size_t filled = 0;
     while (filled < blocks.size() && (more = cover.next(blocks[filled]))) ++filled;

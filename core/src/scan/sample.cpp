@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "engine/aligned.h"
 #include "scan/shuffle.h"
 
 namespace bipointnet::scan {
@@ -36,7 +37,7 @@ std::vector<float> sample_surface(const float* xyz, const std::vector<std::int64
   std::vector<double> reach(faces.size() / 3);  // the total area up to each triangle
   double total = 0;
   for (std::size_t i = 0; i < reach.size(); ++i) reach[i] = total += triangle(xyz, &faces[3 * i]).area();
-  std::vector<float> sample(3 * wanted);
+  std::vector<float> sample(checked_product(3, wanted));
   for (std::size_t i = 0; i < wanted; ++i) {
     const auto found = std::upper_bound(reach.begin(), reach.end(), uniform(4 * i) * total);
     const auto chosen = std::min(static_cast<std::size_t>(found - reach.begin()), reach.size() - 1);

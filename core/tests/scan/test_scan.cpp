@@ -3,8 +3,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "bipointnet.h"
@@ -168,6 +170,45 @@ void check_label() {
   bipointnet_free(model);
 }
 
+// Numbers of floats that a size cannot count. On machines of 32 bits, a scan and its classes reach them long before memory
+// ends; no file of a test is so large elsewhere.
+void check_sizes_that_overflow() {
+  const float xyz[9] = {0, 0, 0, 1, 0, 0, 0, 1, 0};
+  bool refused = false;
+  try {
+    scan::sample_surface(xyz, {0, 1, 2}, std::numeric_limits<std::size_t>::max() / 3 + 1);
+  } catch (const std::bad_alloc&) {
+    refused = true;
+  }
+  CHECK(refused);
+  if (sizeof(std::size_t) > 4 || kSmallMemory) return;
+  constexpr int classes = 32766;
+  constexpr std::size_t count = 131081;  // times classes: 2^32 + 32750
+  std::string names;
+  for (int i = 0; i < classes; ++i) names += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\"";
+  PackedFile file;
+  file.manifest = packed_manifest(
+      "[" + names + "]", "none",
+      program({operation("points", {}, {"points"}), operation("sign", {"points"}, {"signs"}, "\"at\":0"),
+               operation("bilinear_float", {"signs"}, {"logits"},
+                         "\"outputs\":32766,\"activation\":\"none\",\"groups\":1")}),
+      "semantic");
+  file.manifest = replaced(file.manifest, "\"points\":17,\"tolerance\":1e-4", "\"points\":1,\"tolerance\":1e30");
+  file.manifest = replaced(file.manifest, "\"training\":{",
+                           "\"blocks\":{\"side\":1,\"unit\":\"m\",\"up\":\"z\",\"channels\":[\"x\",\"y\",\"z\"]},"
+                           "\"training\":{\"points\":1,");
+  file.add_bits("logits.weight", classes, 3);
+  file.add_f32("logits.line", {classes, 2});
+  file.add_f32("golden", {1, classes});
+  const Bytes bytes = file.bytes();
+  bipointnet_model* model = nullptr;
+  CHECK_EQUAL(bipointnet_load_bytes(bytes.data(), bytes.size(), &model), BIPOINTNET_OK);
+  const std::vector<float> scan = random_points(count, 1, 1);
+  std::vector<int> labels(count);
+  CHECK_EQUAL(bipointnet_label(model, scan.data(), nullptr, count, -1, 1, labels.data()), BIPOINTNET_ERROR_MEMORY);
+  bipointnet_free(model);
+}
+
 }  // namespace
 
 int main() {
@@ -176,5 +217,6 @@ int main() {
   check_blocks();
   check_channels();
   check_label();
+  check_sizes_that_overflow();
   return check_report();
 }
