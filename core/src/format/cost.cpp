@@ -1,5 +1,6 @@
 #include "format/cost.h"
 
+#include <algorithm>
 #include <new>
 
 #include "format/binding.h"
@@ -12,16 +13,19 @@ namespace {
 
 constexpr std::uint64_t kMaxWeighted = std::uint64_t{1} << 34;
 constexpr std::uint64_t kMaxWords = std::uint64_t{1} << 28;  // of 32 bits, so 1 GiB
+constexpr std::uint64_t kBlock = 512;  // elements of the largest block that the engine computes at once
 constexpr std::uint64_t kBitsPerFloat = 64;
 constexpr std::uint64_t kFloatsPerDistance = 4;
 
-// The memory of all values together, in words of 32 bits.
+// The memory of all values together, in words of 32 bits. A block is computed as a whole, also for few elements.
 std::uint64_t words_of(const Network& network, const std::vector<std::size_t>& sizes) {
   std::uint64_t words = 0;
   for (const Value& value : network.values) {
     const auto channels = static_cast<std::uint64_t>(value.channels);
     const std::uint64_t per_element = value.kind == Kind::bits ? (channels + 31) / 32 : channels;
-    words = saturating_sum(words, saturating_product(sizes[size(value.domain)], per_element));
+    const bool in_blocks = network.domains[size(value.domain)].type != Domain::Type::cloud;
+    const std::uint64_t elements = std::max<std::uint64_t>(sizes[size(value.domain)], in_blocks ? kBlock : 1);
+    words = saturating_sum(words, saturating_product(elements, per_element));
   }
   return words;
 }

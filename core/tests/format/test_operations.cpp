@@ -264,6 +264,31 @@ void test_the_golden_cloud_is_bounded() {
   CHECK_ERROR(points(file, 17, 2147483647, count_of(4)), "for 17 points, expected at most 268435456");
 }
 
+// Few elements take the memory of a block.
+void test_the_memory_of_blocks_is_bounded() {
+  const auto wide = [](int values, bool of_cloud) {
+    std::vector<std::string> operations = {operation("points", {}, {"points"})};
+    const std::string pool = "\"pool\":\"max\",\"over\":\"points\",\"shift\":\"none\"";
+    if (of_cloud) operations.push_back(operation("pool", {"points"}, {"top"}, pool));
+    const std::vector<std::string> copies(10922, of_cloud ? "top" : "points");
+    operations.push_back(operation("concat", copies, {"0"}));  // 32766 channels
+    for (int i = 1; i < values; ++i) {
+      operations.push_back(
+          operation("function", {std::to_string(i - 1)}, {std::to_string(i)}, "\"function\":\"tanh\",\"slope\":0"));
+    }
+    operations.push_back(operation("slice", {std::to_string(values - 1)}, {"logits"}, "\"from\":0,\"to\":2"));
+    PackedFile file;
+    const std::string task = of_cloud ? "classify" : "semantic";
+    file.manifest = packed_manifest("[\"a\",\"b\"]", "none", program(operations), task);
+    file.manifest = replaced(file.manifest, "\"points\":17", "\"points\":1");
+    file.add_f32("golden", of_cloud ? std::vector<int>{2} : std::vector<int>{1, 2});
+    return error_of(file.bytes());
+  };
+  CHECK_EQUAL(wide(16, false), "");
+  CHECK_ERROR(wide(17, false), "words for 1 points, expected at most 268435456");
+  CHECK_EQUAL(wide(500, true), "");
+}
+
 }  // namespace
 
 int main() {
@@ -277,5 +302,6 @@ int main() {
   test_sizes_follow_their_rules();
   test_costs_follow_the_table();
   test_the_golden_cloud_is_bounded();
+  test_the_memory_of_blocks_is_bounded();
   return check_report();
 }
