@@ -17,7 +17,8 @@ constexpr std::uint64_t kBlock = 512;  // elements of the largest block that the
 constexpr std::uint64_t kBitsPerFloat = 64;
 constexpr std::uint64_t kFloatsPerDistance = 4;
 
-// The memory of all values together, in words of 32 bits. A block is computed as a whole, also for few elements.
+// The memory of all values together, in words of 32 bits. A block is computed as a whole, also for few elements. A pool
+// whose shift depends on the group has tables with two numbers per output and number of neighbors.
 std::uint64_t words_of(const Network& network, const std::vector<std::size_t>& sizes) {
   std::uint64_t words = 0;
   for (const Value& value : network.values) {
@@ -26,6 +27,13 @@ std::uint64_t words_of(const Network& network, const std::vector<std::size_t>& s
     const bool in_blocks = network.domains[size(value.domain)].type != Domain::Type::cloud;
     const std::uint64_t elements = std::max<std::uint64_t>(sizes[size(value.domain)], in_blocks ? kBlock : 1);
     words = saturating_sum(words, saturating_product(elements, per_element));
+  }
+  for (const Operation& operation : network.operations) {
+    if (operation.op != Op::bilinear_pool || !operation.shifted || operation.over == Over::points) continue;
+    const Domain& domain = network.domains[size(network.values[size(operation.in[0])].domain)];
+    if (domain.type != Domain::Type::groups) continue;
+    const auto outputs = static_cast<std::uint64_t>(operation.outputs);
+    words = saturating_sum(words, 2 * outputs * (std::uint64_t{domain.count.most} + 1));
   }
   return words;
 }
@@ -62,7 +70,7 @@ void check_golden_cost(const Network& network) {
     fail_limit(network, "values that no memory can hold", kMaxWords);
   }
   const std::uint64_t words = words_of(network, sizes);
-  if (words > kMaxWords) fail_limit(network, "values of " + decimal(words) + " words", kMaxWords);
+  if (words > kMaxWords) fail_limit(network, "values and thresholds of " + decimal(words) + " words", kMaxWords);
   std::uint64_t weighted = 0;
   for (const Operation& operation : network.operations) {
     weighted = saturating_sum(weighted, cost(network, operation, sizes).weighted());

@@ -289,6 +289,36 @@ void test_the_memory_of_blocks_is_bounded() {
   CHECK_EQUAL(wide(500, true), "");
 }
 
+// Pools have thresholds for every number of neighbors that a group may have.
+void test_the_memory_of_thresholds_is_bounded() {
+  const auto pool = [](int slots, const std::string& over, const std::string& shift) {
+    PackedFile file;
+    file.manifest = packed_manifest(
+        "[\"a\",\"b\"]", "none",
+        program({operation("points", {}, {"points"}), operation("sign", {"points"}, {"signs"}, "\"at\":0"),
+                 operation("nearest", {"points", "points"}, {"near"}, count_up_to(slots) + ",\"dilation\":1"),
+                 operation("gather", {"signs", "near"}, {"neighbors"}),
+                 operation("bilinear_pool", {"neighbors"}, {"pooled"},
+                           "\"outputs\":32766,\"pool\":\"max\",\"over\":\"" + over + "\",\"shift\":\"" + shift + "\""),
+                 operation("bilinear_float", {"pooled"}, {"logits"},
+                           "\"outputs\":2,\"activation\":\"none\",\"groups\":1")}),
+        "semantic");
+    file.manifest = replaced(file.manifest, "\"points\":17", "\"points\":1");
+    file.add_bits("pooled.weight", 32766, 3);
+    file.add_f32("pooled.line", {32766, 2});
+    file.add_bits("logits.weight", 2, 32766);
+    file.add_f32("logits.line", {2, 2});
+    file.add_f32("golden", {1, 2});
+    return error_of(file.bytes());
+  };
+  for (const char* over : {"neighbors", "distinct"}) {
+    CHECK_EQUAL(pool(4000, over, "delta"), "");
+    CHECK_ERROR(pool(4096, over, "delta"), "words for 1 points, expected at most 268435456");
+    CHECK_EQUAL(pool(4096, over, "none"), "");
+  }
+  CHECK_EQUAL(pool(4096, "points", "delta"), "");
+}
+
 }  // namespace
 
 int main() {
@@ -303,5 +333,6 @@ int main() {
   test_costs_follow_the_table();
   test_the_golden_cloud_is_bounded();
   test_the_memory_of_blocks_is_bounded();
+  test_the_memory_of_thresholds_is_bounded();
   return check_report();
 }
