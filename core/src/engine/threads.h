@@ -28,7 +28,6 @@ void parallel_for(std::size_t count, std::size_t, const Work& work) {
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -67,7 +66,7 @@ void parallel_for(std::size_t count, std::size_t workers, const Work& work) {
   threads.reserve(workers);
   try {
     while (threads.size() + 1 < workers) threads.emplace_back(run);
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // std::system_error, std::bad_alloc
   }
   run();
   for (std::thread& thread : threads) thread.join();

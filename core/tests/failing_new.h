@@ -1,0 +1,39 @@
+// Replaces operator new by one that fails when a test says so. One file of a program may include it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace bipointnet {
+
+inline std::atomic<long>& allocations_left() {
+  static std::atomic<long> left{-1};
+  return left;
+}
+
+// Runs `work`, of whose allocations the one after the first `spare` fails. False if it throws std::bad_alloc.
+template <class Work>
+bool succeeds_after(long spare, const Work& work) {
+  allocations_left() = spare;
+  bool succeeds = true;
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    succeeds = false;
+  }
+  allocations_left() = -1;
+  return succeeds;
+}
+
+}  // namespace bipointnet
+
+void* operator new(std::size_t bytes) {
+  if (bipointnet::allocations_left() >= 0 && bipointnet::allocations_left()-- == 0) throw std::bad_alloc();
+  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
