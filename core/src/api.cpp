@@ -17,6 +17,7 @@
 struct bipointnet_model {
   bipointnet::Model model;
   std::vector<std::string> features = model.network().blocks.features();
+  std::size_t points = bipointnet::scan::training_points(model.network());
 };
 
 namespace {
@@ -195,9 +196,7 @@ bipointnet_status bipointnet_kept(const bipointnet_model* model, const float* cl
   });
 }
 
-size_t bipointnet_points(const bipointnet_model* model) {
-  return model == nullptr ? 0 : bipointnet::scan::training_points(model->model.network());
-}
+size_t bipointnet_points(const bipointnet_model* model) { return model == nullptr ? 0 : model->points; }
 
 size_t bipointnet_features(const bipointnet_model* model) { return model == nullptr ? 0 : model->features.size(); }
 

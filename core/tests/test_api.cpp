@@ -12,6 +12,7 @@
 #include "check.h"
 #include "engine/aligned.h"
 #include "engine/model.h"
+#include "failing_new.h"
 #include "kernels/dispatch.h"
 #include "packed_writer.h"
 
@@ -179,6 +180,18 @@ void check_clouds() {
   bipointnet_free(model);
 }
 
+// What a function without a status returns does not depend on the memory that is left.
+void check_properties_without_memory() {
+  bipointnet_model* model = loaded(small_file());
+  std::size_t points = 0, features = 1;
+  CHECK(succeeds_after(0, [&] {
+    points = bipointnet_points(model);
+    features = bipointnet_features(model);
+  }));
+  CHECK(points == 1024 && features == 0);
+  bipointnet_free(model);
+}
+
 // The sizes of memory that a run computes.
 void check_products() {
   CHECK_EQUAL(checked_product(kMost, 1), kMost);
@@ -250,6 +263,7 @@ int main() {
   check_loading_files();
 #endif
   check_clouds();
+  check_properties_without_memory();
   check_products();
   check_segments();
   return check_report();
