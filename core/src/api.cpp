@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ bipointnet_status fail(bipointnet_status status, const char* message) {
   return status;
 }
 
+constexpr const char* kNoMemory = "not enough memory";
+
 // Runs `work` and turns exceptions into status codes.
 template <class Work>
 bipointnet_status guarded(const Work& work) {
@@ -46,7 +49,9 @@ bipointnet_status guarded(const Work& work) {
   } catch (const bipointnet::IsaError& error) {
     return fail(BIPOINTNET_ERROR_ISA, error.what());
   } catch (const std::bad_alloc&) {
-    return fail(BIPOINTNET_ERROR_MEMORY, "not enough memory");
+    return fail(BIPOINTNET_ERROR_MEMORY, kNoMemory);
+  } catch (const std::length_error&) {  // of a vector
+    return fail(BIPOINTNET_ERROR_MEMORY, kNoMemory);
   } catch (const std::exception& error) {
     return fail(BIPOINTNET_ERROR_INPUT, error.what());
   }

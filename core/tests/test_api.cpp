@@ -240,6 +240,11 @@ void check_segments() {
     CHECK_EQUAL(bipointnet_segment(model, cloud, points, 1, 0, 1, labels.data(), nullptr), BIPOINTNET_ERROR_INPUT);
     CHECK_EQUAL(bipointnet_segment(model, cloud, points, 1, 0, 1, nullptr, own.data()), BIPOINTNET_ERROR_INPUT);
   }
+  // More logits than a vector can have, on a machine of 32 bits.
+  const std::size_t many = kMost / 16 + 1;
+  CHECK_EQUAL(bipointnet_segment(model, cloud, many, 1, 0, 1, labels.data(), nullptr),
+              many > 0xFFFFFFFFu ? BIPOINTNET_ERROR_INPUT : BIPOINTNET_ERROR_MEMORY);
+  CHECK(error_has(many > 0xFFFFFFFFu ? "points, expected fewer than 2^32" : "not enough memory"));
   for (const unsigned threads : {0u, ~0u}) {
     CHECK_EQUAL(bipointnet_segment(model, cloud, 3, 1, 0, threads, labels.data(), nullptr), BIPOINTNET_ERROR_INPUT);
   }

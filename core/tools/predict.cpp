@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <new>
 #include <numeric>
+#include <stdexcept>
 
 #include "clouds/lines.h"
 #include "clouds/read.h"
@@ -165,6 +167,7 @@ Prediction predict_file(const bipointnet_model* model, const std::string& file, 
     none.error = sentence;
     return none;
   };
+  const auto no_memory = [&] { return failed(file + ": not enough memory for this file, expected a smaller one"); };
   try {
     const Cloud cloud = clouds::read_cloud(file, options.reading);
     prediction.task = bipointnet_task(model);
@@ -179,7 +182,9 @@ Prediction predict_file(const bipointnet_model* model, const std::string& file, 
       classify(model, cloud, options, prediction);
     }
   } catch (const std::bad_alloc&) {
-    return failed(file + ": not enough memory for this file, expected a smaller one");
+    return no_memory();
+  } catch (const std::length_error&) {  // of a vector
+    return no_memory();
   } catch (const std::runtime_error& error) {  // Error, CloudError
     return failed(error.what());
   }

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -181,10 +182,13 @@ int main(int count, char** arguments) {
   std::signal(SIGXFSZ, SIG_IGN);  // so that a limit on the size of files is an error like a full disk
 #endif
   std::string error;
+  const std::string no_memory = "not enough memory for the clouds and the model";
   try {
     return run({arguments + std::min(count, 1), arguments + count});
   } catch (const std::bad_alloc&) {
-    error = "not enough memory for the clouds and the model";
+    error = no_memory;
+  } catch (const std::length_error&) {  // of a vector
+    error = no_memory;
   } catch (const std::exception& thrown) {
     error = thrown.what();
   }
