@@ -1,5 +1,6 @@
 // A point cloud or mesh in a file. Any bytes give a cloud or a CloudError, and the memory is at most a small multiple of
-// the size of the file. Python, the command line tool and the page in the browser share these readers.
+// the size of the file (of its unpacked size for a PCD file with DATA binary_compressed). Python, the command line tool
+// and the page in the browser share these readers.
 //
 //   read.h     a file or bytes -> Cloud: chooses the format, parses, finishes
 //   formats.h  one parser per format: bytes -> Parsed, every column of the file

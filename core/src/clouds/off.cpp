@@ -109,9 +109,9 @@ class Reader {
         parsed_.columns[read].values.push_back(*number);
       }
       if (read < parsed_.columns.size() || next_word(rest, word)) {
-        Words words;
-        split_blanks(line, line.size(), words);
-        refuse(content_.where(), text_of(words.size()) + " numbers in " + excerpt(line),
+        std::size_t numbers = 0;
+        for (rest = line; next_word(rest, word);) ++numbers;
+        refuse(content_.where(), text_of(numbers) + " numbers in " + excerpt(line),
                text_of(parsed_.columns.size()) + " as in the first vertex; check the number of vertices");
       }
     }
@@ -121,7 +121,11 @@ class Reader {
   // The first vertex tells how many numbers a vertex has.
   void begin_columns(std::string_view line, std::uint64_t count) {
     Words words;
-    split_blanks(line, line.size(), words);
+    split_blanks(line, kMaxColumns + 1, words);
+    if (words.size() > kMaxColumns) {
+      refuse(content_.where(), "more than " + text_of(kMaxColumns) + " numbers",
+             "one vertex per line; check the ends of the lines");
+    }
     if (words.size() < kind_.least()) {
       refuse(content_.where(), text_of(words.size()) + " numbers in " + excerpt(line),
              "at least " + text_of(kind_.least()) + " for a vertex");

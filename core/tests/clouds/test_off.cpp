@@ -80,6 +80,10 @@ void other_files_are_refused() {
   CHECK_ERROR(refused("OFF\n2 1 0\n1 2 3\n3 0 1 2\n"), "line 4: 4 numbers in '3 0 1 2', expected 3");
   CHECK_ERROR(refused("OFF\n1 0 0\n1 2\n"), "line 3: 2 numbers in '1 2', expected at least 3 for a vertex");
   CHECK_ERROR(refused("COFF\n1 0 0\n1 2 3\n"), "line 3: 3 numbers in '1 2 3', expected at least 6 for a vertex");
+  CHECK_EQUAL(error_of("OFF\n1 0 0\n" + repeated("1 ", 1000) + "\n", "a.off"), "");
+  CHECK_ERROR(refused("OFF\n1 0 0\n" + repeated("1 ", 1001) + "\n"),
+              "line 3: more than 1000 numbers, expected one vertex per line; check the ends of the lines");
+  CHECK_ERROR(refused("OFF\n2 0 0\n1 2 3\n" + repeated("1 ", 3000) + "\n"), "line 4: 3000 numbers in '1 1 1");
   CHECK_ERROR(refused("OFF\n1 0 0\n1 2 z\n"), "line 3, column 3: 'z', expected a number");
   for (const char* corner : {"-1", "1.5", "x", "9999999999999999999"}) {
     CHECK_ERROR(refused("OFF\n4 1 0\n" + kVertices + "3 0 1 " + corner + "\n"), "expected the index of a vertex");
