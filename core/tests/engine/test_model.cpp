@@ -1,5 +1,6 @@
 // Networks with logits of the cloud, compared with the interpreter of naive.h; and the errors of predict().
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 #include <string>
 
@@ -161,6 +162,43 @@ void check_ranks() {
   int shares[8] = {};
   for (const std::uint32_t i : kept) ++shares[i % 64 / 32 + 2 * (i / 64 % 64 / 32) + 4 * (i / 4096 / 32)];
   for (const int share : shares) CHECK(std::abs(share - 1000) < 150);  // five standard deviations
+}
+
+// The rank of docs/format.md, "Input".
+std::uint64_t rank_of(const float* numbers, std::size_t channels) {
+  std::uint64_t rank = 0;
+  for (std::size_t c = 0; c < channels; ++c) {
+    std::uint32_t bits;
+    std::memcpy(&bits, numbers + c, sizeof bits);
+    rank = (rank ^ bits) * 0x9e3779b97f4a7c15;
+    rank ^= rank >> 32;
+  }
+  return rank;
+}
+
+double seconds_for_copies(const std::vector<float>& cloud) {
+  double least = INFINITY;
+  for (int run = 0; run < 5; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(kept_points(cloud.data(), cloud.size() / 3, 3, 0).index.empty());  // all are kept
+    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return least;
+}
+
+// Copies are found in linear time, also among points that were chosen so that the low bits of their ranks are nearly
+// equal. If ranks were slots, these points would take a thousand times as long, so the bound has room for a busy machine.
+void check_chosen_ranks() {
+  constexpr std::size_t count = kSmallMemory ? 4096 : 16384;
+  std::vector<float> chosen, others;
+  for (std::size_t i = 0; i < count; ++i) {
+    float point[3] = {static_cast<float>(i), 0.5f, 1.0f};
+    others.insert(others.end(), point, point + 3);
+    while (rank_of(point, 3) % (4 * count) >= count / 16) point[2] = std::nextafter(point[2], 2.0f);
+    chosen.insert(chosen.end(), point, point + 3);
+  }
+  const double seconds = seconds_for_copies(chosen), usual = seconds_for_copies(others);
+  if (!CHECK(seconds < 20 * usual)) std::cerr << "  " << seconds << " s instead of " << usual << " s\n";
 }
 
 void check_normalizing(Normalize how) {
@@ -375,6 +413,7 @@ int main() {
   check_copies();
   check_thinning();
   check_ranks();
+  check_chosen_ranks();
   check_normalizing(Normalize::mean);
   check_normalizing(Normalize::box);
   check_predicts_only();
