@@ -12,6 +12,7 @@
 #include "engine/threads.h"
 #include "engine/together.h"
 #include "format/bits.h"
+#include "format/text.h"
 
 namespace bipointnet {
 namespace {
@@ -62,8 +63,8 @@ void Model::check_golden() const {
   }
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (!(std::abs(double{found[i]} - double{network_.golden[i]}) <= network_.golden_tolerance)) {
-      throw FormatError("golden: logit " + std::to_string(i) + " is " + std::to_string(found[i]) + ", expected " +
-                        std::to_string(network_.golden[i]) + " within " + std::to_string(network_.golden_tolerance));
+      throw FormatError("golden: logit " + std::to_string(i) + " is " + printed(double{found[i]}) + ", expected " +
+                        printed(double{network_.golden[i]}) + " within " + printed(network_.golden_tolerance));
     }
   }
 }

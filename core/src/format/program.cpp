@@ -204,7 +204,7 @@ class Program {
   static void expect_no_slope(const Operation& operation, const std::string& result) {
     for (std::size_t i = 1; i < operation.line.size(); i += 2) {
       if (operation.line[i] != 0) {
-        fail(result + ".line", "b = " + std::to_string(operation.line[i]) + " in row " + decimal(i / 2),
+        fail(result + ".line", "b = " + printed(operation.line[i]) + " in row " + decimal(i / 2),
              "0 for pool mean");
       }
     }

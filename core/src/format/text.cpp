@@ -1,6 +1,7 @@
 #include "format/text.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace bipointnet {
 namespace {
@@ -60,5 +61,11 @@ std::string printable(std::string_view text) {
 }
 
 std::string quoted(std::string_view text) { return '"' + printable(text) + '"'; }
+
+std::string printed(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", number);
+  return text;
+}
 
 }  // namespace bipointnet

@@ -19,4 +19,7 @@ void append_utf8(std::string& text, unsigned code);
 std::string printable(std::string_view text);
 std::string quoted(std::string_view text);
 
+// A number for a message, with the nine digits that tell float32 numbers apart.
+std::string printed(double number);
+
 }  // namespace bipointnet

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/cloud.h"
+#include "format/text.h"
 #include "scan/shuffle.h"
 
 namespace bipointnet::scan {
@@ -53,8 +54,8 @@ Columns::Columns(const BlockLayout& layout, const float* xyz, const float* featu
   }
   const float widest = *std::max_element(size_.begin(), size_.end());
   if (!(widest <= kWidest * layout.side)) {
-    throw InputError("a scan " + std::to_string(std::llround(widest)) + " m wide, expected at most " +
-                     std::to_string(std::llround(kWidest * layout.side)) + " m; scale it to meters, or cut it");
+    throw InputError("a scan " + printed(double{widest}) + " m wide, expected at most " +
+                     printed(double{kWidest * layout.side}) + " m; scale it to meters, or cut it");
   }
   const float cell = layout.side / 2;
   across_ = cells_along(size_[0], cell);

@@ -9,6 +9,7 @@
 
 #include "engine/aligned.h"
 #include "format/json.h"
+#include "format/text.h"
 #include "scan/blocks.h"
 #include "scan/shuffle.h"
 
@@ -110,7 +111,7 @@ void label_scene(const Job& job, const float* xyz, const float* features, std::s
 void check_coordinates(const float* xyz, std::size_t count) {
   for (std::size_t i = 0; i < 3 * count; ++i) {
     if (std::isfinite(xyz[i])) continue;
-    throw InputError("the coordinates of point " + std::to_string(i / 3) + ": " + std::to_string(xyz[i]) +
+    throw InputError("the coordinates of point " + std::to_string(i / 3) + ": " + printed(double{xyz[i]}) +
                      ", expected finite numbers");
   }
 }
@@ -122,7 +123,7 @@ void check_features(const BlockLayout& layout, const float* features, std::size_
       if (channel.kind != BlockChannel::Kind::feature) continue;
       const float value = *features++;
       if (channel.is_color() ? value >= 0 && value <= 1 : std::isfinite(value)) continue;
-      throw InputError("the feature " + channel.name + " of point " + std::to_string(i) + ": " + std::to_string(value) +
+      throw InputError("the feature " + channel.name + " of point " + std::to_string(i) + ": " + printed(double{value}) +
                        ", expected " + (channel.is_color() ? "0 to 1" : "finite numbers"));
     }
   }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/cloud.h"
+#include "format/text.h"
 
 namespace bipointnet::search {
 namespace {
@@ -61,7 +62,7 @@ void check_numbers(const char* what, Rows rows) {
   std::size_t i = 0;
   while (std::abs(rows.numbers[i]) <= kLargest) ++i;
   throw InputError("neighbor search: channel " + std::to_string(i % rows.channels) + " of " + what + " " +
-                   std::to_string(i / rows.channels) + " is " + std::to_string(rows.numbers[i]) +
+                   std::to_string(i / rows.channels) + " is " + printed(double{rows.numbers[i]}) +
                    ", expected a number within +-10^15");
 }
 

@@ -1,6 +1,9 @@
 // Networks with logits of the cloud, compared with the interpreter of naive.h; and the errors of predict().
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -262,15 +265,23 @@ void check_errors() {
     CHECK(refuses(10, 2));
     CHECK(!refuses(9, 1));
   }
-  network.golden[3] += 1;
-  network.golden_tolerance = 0.5;
-  bool refused = false;
-  try {
-    const Model wrong(network, find_kernels());
-  } catch (const FormatError& error) {
-    refused = std::string(error.what()).find("golden") == 0;
+  // The message shows that the numbers differ, also by one bit.
+  const float right = network.golden[3];
+  for (const float wrong : {right + 1, std::nextafter(right, INFINITY)}) {
+    network.golden[3] = wrong;
+    network.golden_tolerance = 1e-9;
+    std::string message;
+    try {
+      const Model model(network, find_kernels());
+    } catch (const FormatError& error) {
+      message = error.what();
+    }
+    float found = 0, expected = 0;
+    double tolerance = 0;
+    const char* sentence = "golden: logit 3 is %g, expected %g within %lg";
+    CHECK_EQUAL(std::sscanf(message.c_str(), sentence, &found, &expected, &tolerance), 3);
+    CHECK(found == right && expected == wrong && tolerance == 1e-9);
   }
-  CHECK(refused);
 }
 
 // Searches refuse numbers beyond 10^15, wherever they come from.

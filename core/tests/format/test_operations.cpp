@@ -178,7 +178,7 @@ void test_tensors_belong_to_operations() {
   file.add_bits("hidden.weight", 65, 14);
   CHECK_ERROR(error_of(file.bytes()), "hidden.threshold: threshold 16 in row 16, expected 0 to 15");
   CHECK_ERROR(error_after(small_file(), [](PackedFile& f) { f.tensor("pooled.line").bytes[7] = 0x3F; }),
-              "pooled.line: b = 0.500000 in row 0, expected 0 for pool mean");
+              "pooled.line: b = 0.5 in row 0, expected 0 for pool mean");
 }
 
 void test_sizes_follow_their_rules() {

@@ -309,7 +309,7 @@ void test_numbers_in_tensors_are_checked() {
   CHECK_ERROR(threshold(-32768), "hidden.threshold: threshold -32768");
 
   CHECK_ERROR(error_after(small_file(), [](PackedFile& f) { set_f32(f, "pooled.line", 5, 0.5f); }),
-              "pooled.line: b = 0.500000 in row 2, expected 0 for pool mean");
+              "pooled.line: b = 0.5 in row 2, expected 0 for pool mean");
 }
 
 void test_every_pad_bit_is_checked() {

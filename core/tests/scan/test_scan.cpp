@@ -106,13 +106,18 @@ void check_blocks() {
       CHECK(*std::max_element(votes.begin(), votes.end()) <= 4);
     }
   }
-  const float far[6] = {0, 0, 0, 1001, 0, 0};
-  try {
-    scan::Columns(layout_of(1, {"x", "y", "z"}), far, nullptr, 2);
-    CHECK(false);
-  } catch (const InputError& error) {
-    CHECK(std::string(error.what()).find("1001 m wide, expected at most 1000 m") != std::string::npos);
-  }
+  const auto refused = [](float side, float width, const std::string& part) {
+    const float far[6] = {0, 0, 0, width, 0, 0};
+    try {
+      scan::Columns(layout_of(side, {"x", "y", "z"}), far, nullptr, 2);
+      CHECK(false);
+    } catch (const InputError& error) {
+      CHECK(std::string(error.what()).find(part) != std::string::npos);
+    }
+  };
+  refused(1, 1001, "a scan 1001 m wide, expected at most 1000 m; ");
+  refused(1, 1000.25F, "a scan 1000.25 m wide, expected at most 1000 m; ");
+  refused(1, 0x1p100F, "a scan 1.2676506e+30 m wide, expected at most 1000 m; ");
 }
 
 // Lengths are divided by the side, heights start at the lowest cell around a block, features are scaled and clamped.
@@ -141,13 +146,18 @@ void check_channels() {
   }
 }
 
+bipointnet_model* loaded(const PackedFile& file) {
+  const Bytes bytes = file.bytes();
+  bipointnet_model* model = nullptr;
+  CHECK_EQUAL(bipointnet_load_bytes(bytes.data(), bytes.size(), &model), BIPOINTNET_OK);
+  return model;
+}
+
 void check_label() {
   PackedFile file = segments_file();
   file.manifest = replaced(file.manifest, "1e-4", "1e30");
   file.manifest = replaced(file.manifest, "\"training\":{", "\"training\":{\"points\":7,");
-  const Bytes bytes = file.bytes();
-  bipointnet_model* model = nullptr;
-  CHECK_EQUAL(bipointnet_load_bytes(bytes.data(), bytes.size(), &model), BIPOINTNET_OK);
+  bipointnet_model* model = loaded(file);
   CHECK_EQUAL(bipointnet_points(model), 7u);
   CHECK_EQUAL(bipointnet_points(nullptr), 0u);
   for (const std::size_t count : {1u, 6u, 7u, 8u, 500u}) {
@@ -170,6 +180,41 @@ void check_label() {
   bipointnet_free(model);
 }
 
+// A model of blocks whose points have the numbers x, y, z and red: their signs, and one layer.
+PackedFile scene_file(int classes) {
+  std::string names;
+  for (int i = 0; i < classes; ++i) names += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\"";
+  PackedFile file;
+  file.manifest = packed_manifest(
+      "[" + names + "]", "none",
+      program({operation("points", {}, {"points"}), operation("sign", {"points"}, {"signs"}, "\"at\":0"),
+               operation("bilinear_float", {"signs"}, {"logits"},
+                         "\"outputs\":" + std::to_string(classes) + ",\"activation\":\"none\",\"groups\":1")}),
+      "semantic");
+  file.manifest = replaced(file.manifest, "\"channels\":3", "\"channels\":4");
+  file.manifest = replaced(file.manifest, "\"points\":17,\"tolerance\":1e-4", "\"points\":1,\"tolerance\":1e30");
+  file.manifest = replaced(file.manifest, "\"training\":{",
+                           "\"blocks\":{\"side\":1,\"unit\":\"m\",\"up\":\"z\",\"channels\":[\"x\",\"y\",\"z\",\"red\"]},"
+                           "\"training\":{\"points\":1,");
+  file.add_bits("logits.weight", classes, 4);
+  file.add_f32("logits.line", {classes, 2});
+  file.add_f32("golden", {1, classes});
+  return file;
+}
+
+// The sentence about a feature shows why it is wrong.
+void check_features() {
+  bipointnet_model* model = loaded(scene_file(2));
+  const float xyz[6] = {0, 0, 0, 1, 1, 1}, good[2] = {0, 1}, bad[2] = {0, 1.0000001F};
+  int labels[2];
+  CHECK_EQUAL(bipointnet_label(model, xyz, good, 2, -1, 1, labels), BIPOINTNET_OK);
+  CHECK_EQUAL(bipointnet_label(model, xyz, bad, 2, -1, 1, labels), BIPOINTNET_ERROR_INPUT);
+  CHECK_EQUAL(std::string(bipointnet_error()), "the feature red of point 1: 1.00000012, expected 0 to 1");
+  CHECK_EQUAL(bipointnet_label(model, xyz, nullptr, 2, -1, 1, labels), BIPOINTNET_ERROR_INPUT);
+  CHECK_EQUAL(std::string(bipointnet_error()), "no features, expected red per point");
+  bipointnet_free(model);
+}
+
 // Numbers of floats that a size cannot count. On machines of 32 bits, a scan and its classes reach them long before memory
 // ends; no file of a test is so large elsewhere.
 void check_sizes_that_overflow() {
@@ -182,30 +227,11 @@ void check_sizes_that_overflow() {
   }
   CHECK(refused);
   if (sizeof(std::size_t) > 4 || kSmallMemory) return;
-  constexpr int classes = 32766;
   constexpr std::size_t count = 131081;  // times classes: 2^32 + 32750
-  std::string names;
-  for (int i = 0; i < classes; ++i) names += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\"";
-  PackedFile file;
-  file.manifest = packed_manifest(
-      "[" + names + "]", "none",
-      program({operation("points", {}, {"points"}), operation("sign", {"points"}, {"signs"}, "\"at\":0"),
-               operation("bilinear_float", {"signs"}, {"logits"},
-                         "\"outputs\":32766,\"activation\":\"none\",\"groups\":1")}),
-      "semantic");
-  file.manifest = replaced(file.manifest, "\"points\":17,\"tolerance\":1e-4", "\"points\":1,\"tolerance\":1e30");
-  file.manifest = replaced(file.manifest, "\"training\":{",
-                           "\"blocks\":{\"side\":1,\"unit\":\"m\",\"up\":\"z\",\"channels\":[\"x\",\"y\",\"z\"]},"
-                           "\"training\":{\"points\":1,");
-  file.add_bits("logits.weight", classes, 3);
-  file.add_f32("logits.line", {classes, 2});
-  file.add_f32("golden", {1, classes});
-  const Bytes bytes = file.bytes();
-  bipointnet_model* model = nullptr;
-  CHECK_EQUAL(bipointnet_load_bytes(bytes.data(), bytes.size(), &model), BIPOINTNET_OK);
-  const std::vector<float> scan = random_points(count, 1, 1);
+  bipointnet_model* model = loaded(scene_file(32766));
+  const std::vector<float> scan = random_points(count, 1, 1), red(count);
   std::vector<int> labels(count);
-  CHECK_EQUAL(bipointnet_label(model, scan.data(), nullptr, count, -1, 1, labels.data()), BIPOINTNET_ERROR_MEMORY);
+  CHECK_EQUAL(bipointnet_label(model, scan.data(), red.data(), count, -1, 1, labels.data()), BIPOINTNET_ERROR_MEMORY);
   bipointnet_free(model);
 }
 
@@ -217,6 +243,7 @@ int main() {
   check_blocks();
   check_channels();
   check_label();
+  check_features();
   check_sizes_that_overflow();
   return check_report();
 }
