@@ -175,6 +175,6 @@ def test_a_pool_over_edges_counts_elements_and_one_over_clouds_counts_codes():
     shift = torch.tensor([delta(max(n, 1)) for n in counts.tolist()])
     assert len(set(counts.tolist())) > 5
     torch.testing.assert_close(pooled[0], pooled[1] - shift.unsqueeze(1))
-    pools = {name: module.codes.layer for name, module in ema.named_modules() if isinstance(module, ScatterPool)}
-    assert [name for name, layer in pools.items() if layer is not None] == ["pool"], "the pool over clouds"
-    assert pools["pool"] is ema.get_submodule("sa3.lins.1")
+    pools = {name: module.codes.last_input for name, module in ema.named_modules() if isinstance(module, ScatterPool)}
+    assert [name for name, codes in pools.items() if codes is not None] == ["pool"], "the pool over clouds"
+    assert pools["pool"] is ema.get_submodule("sa3.lins.1").last_input

@@ -2,6 +2,9 @@
 
 import copy
 import pickle
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from torch import Tensor, nn
 
 from bipointnet import vanilla_pointnet
 from bipointnet.models.blueprint import PointNorm
-from bipointnet.nn import METHODS, BinaryLinear, EntropyMax, PooledLayer, ScatterPool, delta
+from bipointnet.nn import METHODS, BinaryConv, BinaryLinear, EntropyMax, PointPool, PooledLayer, ScatterPool, delta
 from bipointnet.nn.distinct import distinct_rows, distinct_rows_of_groups, packed_rows
 
 
@@ -104,13 +107,61 @@ def test_a_scattered_pool_counts_the_codes_of_the_layer_in_front():
     torch.testing.assert_close(found, maxima - shift)
 
 
-def test_the_layer_in_front_is_released_copied_and_pickled_with_the_network():
+def test_the_layer_in_front_is_copied_and_pickled_with_the_network():
     layer, pool = BinaryLinear(4, 8, "lsr"), ScatterPool("ema-max")
     pool.codes.count(layer)
-    for network in (nn.ModuleList([layer, pool]), copy.deepcopy(nn.ModuleList([layer, pool]))):
-        same = pickle.loads(pickle.dumps(network))
-        assert same[1].codes.layer is same[0]
-        assert [*same.state_dict()] == ["0.weight", "0.alpha"]
     layer(torch.randn(3, 4))
-    pool.codes.of_groups(torch.zeros(3, dtype=torch.int64), 1)
-    assert layer.last_input is None
+    for network in (nn.ModuleList([layer, pool]), copy.deepcopy(nn.ModuleList([layer, pool]))):
+        same: Any = pickle.loads(pickle.dumps(network))
+        assert same[1].codes.last_input is same[0].last_input is not layer.last_input
+        assert same[0].last_input.x is None
+        assert [*same.state_dict()] == ["0.weight", "0.alpha"]
+
+
+class CountingNet(nn.Module):
+    """A layer, and two pools over points that count its codes."""
+
+    def __init__(self, between: Callable[[], Any] = lambda: None):
+        super().__init__()
+        self.layer, self.pools = BinaryConv(4, 8, "abc-net", 1), nn.ModuleList(PointPool("ema-max", (2,)) for _ in "ab")
+        pool: Any
+        for pool in self.pools:
+            pool.codes.count(self.layer)
+        self.between = between
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.layer(x)
+        self.between()
+        return torch.stack([pool(z) for pool in self.pools])
+
+    def expected(self, x: Tensor) -> Tensor:
+        shift = torch.tensor([[delta(by_sets(cloud))] for cloud in self.layer.codes(x)])
+        return (self.layer(x).amax(2) - shift).expand(2, -1, -1)
+
+
+def test_every_pool_of_one_layer_counts_its_codes():
+    torch.manual_seed(0)
+    network, x = CountingNet(), torch.randn(3, 4, 40)
+    torch.testing.assert_close(network(x), network.expected(x))
+    compiled = torch.compile(network, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(2 * x), network.expected(2 * x))
+
+
+def test_replicas_that_run_at_once_count_their_own_codes():
+    """The replicas of nn.DataParallel are shallow copies whose children are replicas; each runs in a thread."""
+    torch.manual_seed(0)
+    network = CountingNet(threading.Barrier(3).wait)
+    replicas = []
+    for _ in range(3):
+        parts = {module: module._replicate_for_data_parallel() for module in network.modules()}
+        for module, part in parts.items():
+            part._modules = {name: parts[child] for name, child in module.named_children()}
+            for name, parameter in module.named_parameters(recurse=False):
+                setattr(part, name, parameter.clone())
+        replicas.append(parts[network])
+    replicas[2].layer.offset += 0.3
+    inputs = [torch.randn(2, 4, 40), torch.randn(2, 4, 40).round(), torch.randn(2, 4, 40)]
+    with ThreadPoolExecutor(3) as threads:
+        found = [*threads.map(lambda replica, x: replica(x), replicas, inputs)]
+    for replica, x, y in zip(replicas, inputs, found, strict=True):
+        torch.testing.assert_close(y, CountingNet.expected(replica, x))

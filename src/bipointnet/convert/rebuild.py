@@ -123,5 +123,5 @@ def _equivalence_key(module: nn.Module) -> str:
     """Equal for modules that can replace each other: without state, with the same repr, after the same layer."""
     if [*module.parameters(), *module.buffers()]:
         return str(id(module))
-    layer = module.codes.layer if isinstance(module, (PointPool, ScatterPool)) else None
-    return repr(module) if layer is None else f"{module!r} {id(layer)}"
+    codes = module.codes.last_input if isinstance(module, (PointPool, ScatterPool)) else None
+    return repr(module) if codes is None else f"{module!r} {id(codes)}"

@@ -10,44 +10,41 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from bipointnet.nn.distinct import distinct_codes, distinct_codes_of_groups
-from bipointnet.nn.linear import BinaryLinear
+from bipointnet.nn.linear import BinaryLinear, LastInput
 
 
 class CodesInFront:
-    """The layer in front of a pool, if its distinct codes are counted."""
+    """The codes of the layer in front of a pool, if they are counted."""
 
     def __init__(self) -> None:
-        self.layer: BinaryLinear | None = None
+        self.last_input: LastInput | None = None
 
     def count(self, layer: BinaryLinear) -> None:
-        """Count the codes of this layer from now on."""
-        self.layer = layer
-        layer.keeps_input = True
+        """Count the codes of this layer from now on; several pools may."""
+        layer.last_input = self.last_input = layer.last_input or LastInput()
 
-    def _input(self) -> Tensor | None:
-        """What the layer read in this run; it is released."""
-        if self.layer is None:
-            return None
-        x, self.layer.last_input = self.layer.last_input, None
-        return x
+    def _read(self) -> tuple[BinaryLinear | None, Tensor | None]:
+        """The layer that ran last in this thread, and what it read."""
+        return (None, None) if self.last_input is None else (self.last_input.layer, self.last_input.x)
 
     def of_sets(self, pooled: Sequence[int], points: int) -> Tensor | None:
         """The number of distinct codes of each cloud (B, 1, ...), for maxima of shape `pooled` over `points` points.
 
-        None if there is no layer, or if the pool is not over all elements that the layer reads in a cloud: a pool over
-        neighbors counts the neighbors. A network may take one cloud without a batch dimension.
+        None if there is no layer, or if the elements that the layer reads are neither those of one set nor of
+        pooled[0] sets: a pool over the neighbors in (B, C, N, k) counts the neighbors. In (B * N, C, k) the sets are
+        the neighborhoods, and their codes are counted. A network may take one cloud without a batch dimension.
         """
-        x = self._input()
-        if x is None or self.layer is None:
+        layer, x = self._read()
+        if layer is None or x is None:
             return None
-        sets, rest = divmod(x.numel(), points * self.layer.in_features)
+        sets, rest = divmod(x.numel(), points * layer.in_features)
         if rest or sets not in (1, pooled[0]):
             return None
-        return distinct_codes(self.layer, x, (sets, *[1] * (len(pooled) - 1)))
+        return distinct_codes(layer, x, (sets, *[1] * (len(pooled) - 1)))
 
     def of_groups(self, group: Tensor, groups: int) -> Tensor | None:
         """The number of distinct codes in each of `groups` groups (groups, 1); element e is in group[e]."""
-        x = self._input()
-        if x is None or self.layer is None or x.numel() != len(group) * self.layer.in_features:
+        layer, x = self._read()
+        if layer is None or x is None or x.numel() != len(group) * layer.in_features:
             return None
-        return distinct_codes_of_groups(self.layer, x, group, groups)
+        return distinct_codes_of_groups(layer, x, group, groups)

@@ -33,8 +33,7 @@ class BinaryConv(BinaryLinear):
 
     def forward(self, x: Tensor) -> Tensor:
         z = super().forward(x.movedim(-1 - self.places, -1)).movedim(-1, -1 - self.places)
-        if self.keeps_input:
-            self.last_input = x
+        self.keep_input(x)
         return z.contiguous()  # as the output of a convolution is: networks call .view() on it
 
     def codes(self, x: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ def plain_signs(layer: nn.Module) -> bool:
         and layer.method.slope in (clipped, polynomial, straight)
         and not layer.method.scales_points
         and layer.center is None
-        and not layer.keeps_input
+        and layer.last_input is None
         and layer.in_features <= EXACT_IN_HALF
     )
 

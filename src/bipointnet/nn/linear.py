@@ -1,6 +1,7 @@
 """The bi-linear layer: a linear layer with 1-bit weights and 1-bit inputs."""
 
 import math
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,20 @@ from bipointnet.nn.names import as_method, unknown
 from bipointnet.nn.product import binary_product
 
 LinearFactory = Callable[[int, int], nn.Module]
+
+
+class LastInput(threading.local):
+    """The last input of a layer whose codes a pool counts. The layer and the pool hold the same object.
+
+    Each thread has its own: the replicas that nn.DataParallel makes of a network share this object and run at once.
+    `layer` is the replica that ran, whose parameters are on the device of the input. A copy is empty.
+    """
+
+    layer: "BinaryLinear | None" = None
+    x: Tensor | None = None
+
+    def __reduce__(self) -> tuple[type["LastInput"], tuple[()]]:
+        return LastInput, ()
 
 
 class BinaryLinear(nn.Module, Calibrated):
@@ -50,8 +65,7 @@ class BinaryLinear(nn.Module, Calibrated):
         for name, value in self.method.scheduled().items():
             self.register_buffer(name, value, persistent=False)
         self.register_buffer("center", None)
-        self.keeps_input = False  # whether a pool counts the codes in the last input
-        self.last_input: Tensor | None = None
+        self.last_input: LastInput | None = None  # where a pool that counts its codes finds them
 
     @staticmethod
     def of(method: Method | str) -> "BinaryFactory":
@@ -90,12 +104,16 @@ class BinaryLinear(nn.Module, Calibrated):
         return self.method.point_scale(self.centered(x))
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.keeps_input:
-            self.last_input = x
+        self.keep_input(x)
         z = self.product_of_signs(*self.factors(x))
         point_scale = self.point_scale(x)
         z = z if point_scale is None else z * point_scale
         return z if self.bias is None else z + self.bias
+
+    def keep_input(self, x: Tensor) -> None:
+        """Let the pools that count the codes of this layer read its input, until it runs again in this thread."""
+        if self.last_input is not None:
+            self.last_input.layer, self.last_input.x = self, x.detach() if x.requires_grad else x
 
     def calibrate(self, x: Tensor) -> None:
         """Set the values that depend on the first input."""

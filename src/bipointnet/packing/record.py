@@ -339,8 +339,7 @@ def _without_product(layer: BinaryLinear) -> Callable[[Tensor], Tensor]:
     """The forward of a 1-bit layer in a run that keeps shapes only: zeros. Its product takes most of the time."""
 
     def forward(x: Tensor) -> Tensor:
-        if layer.keeps_input:
-            layer.last_input = x
+        layer.keep_input(x)
         places = getattr(layer, "places", 0)
         z = layer.product(x.to("meta").movedim(-1 - places, -1), layer.weight.to("meta")).movedim(-1, -1 - places)
         return x.new_zeros(z.shape)
