@@ -9,7 +9,7 @@ from torch import Tensor, fx, nn
 from bipointnet.convert.trace import TracedNetwork, call_name, scope
 
 # Tensors that are made like another one hold none of its values.
-FACTORIES = {f"{kind}_{name}" for kind in ("new",) for name in ("zeros", "ones", "empty", "full", "tensor")} | {
+FACTORIES = {f"new_{name}" for name in ("zeros", "ones", "empty", "full", "tensor")} | {
     f"{name}_like" for name in ("zeros", "ones", "empty", "full", "rand", "randn")
 }
 # Kinds of calls, by the class of the module or the name of the function. The first match counts.
