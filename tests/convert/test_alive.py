@@ -129,6 +129,34 @@ def test_constant_bits_are_an_error_that_names_the_layer():
         binarize(model, example=torch.randn(8, 3))
 
 
+@pytest.mark.parametrize(
+    ("exclude", "message"),
+    [
+        ((), r'all input bits of the 1-bit layer head are \+1 .*exclude="head"'),
+        ("head", r"input 0 affects the output of Saturated but not .* it is lost where all values are equal"),
+    ],
+)
+def test_a_network_that_is_constant_because_its_values_are_equal_is_an_error(exclude, message):
+    """A maximum of Hardtanh is 1 nearly everywhere, and no sign changes what is equal."""
+
+    class Saturated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm = nn.Linear(3, 64), nn.BatchNorm1d(64)
+            self.hidden, self.head, self.last = nn.Linear(64, 64), nn.Linear(64, 32), nn.Linear(32, 4)
+
+        def forward(self, x):
+            x = torch.relu(self.hidden(torch.relu(self.first(x))))
+            return self.last(torch.relu(self.head(torch.quantile(8 * self.norm(x.mT).mT.relu(), 1.0, dim=1))))
+
+    torch.manual_seed(0)
+    example = torch.randn(8, 200, 3)
+    with pytest.raises(UserError, match=message):
+        binarize(Saturated(), example=example, exclude=exclude)
+    warnings = report_of(binarize(Saturated(), example=example, exclude=exclude, pool="max")).warnings
+    assert any("input 0 affects the output of Saturated" in warning for warning in warnings)
+
+
 @pytest.mark.parametrize("batch", [torch.zeros(4, 3, 32), torch.ones(1, 3, 32), torch.randn(1, 3, 1)])
 def test_a_batch_that_proves_nothing_raises_no_alarm(batch):
     from foreign_networks import ClassicPointNet

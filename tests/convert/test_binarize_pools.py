@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from bipointnet import UserError, binarize
 from bipointnet.convert import report_of
 from bipointnet.nn import (
+    BinaryLinear,
     EntropyMax,
     MaxPool,
     MeanPool,
@@ -178,6 +179,50 @@ def test_a_maximum_that_cannot_be_replaced_is_refused_or_accepted(between, why):
     x = torch.randn(4, 5, 3)
     read = between(F.hardtanh(network.two(F.hardtanh(network.one(x)))))
     torch.testing.assert_close(network(x), network.four(F.hardtanh(network.three(read))))
+
+
+EXTREMES = {
+    "min": lambda x: -(-x).min(1, keepdim=True)[0],
+    "amin": lambda x: -torch.amin(-x, 1, keepdim=True),
+    "topk": lambda x: x.topk(2, dim=1).values,
+    "sort": lambda x: torch.cat([x.sort(1)[0][:, -1:], x[:, :1]], 1),
+    "kthvalue": lambda x: torch.relu(x.kthvalue(5, 1, keepdim=True)[0]),
+    "cummax": lambda x: x.cummax(1)[0],
+    "logsumexp": lambda x: torch.logsumexp(x, 1, keepdim=True),
+    "adaptive_max_pool3d": lambda x: F.adaptive_max_pool3d(x.mT[..., None, None], 1).flatten(2).mT,
+}
+
+
+@pytest.mark.parametrize("example", [None, torch.randn(4, 5, 3)], ids=["traced", "recorded"])
+@pytest.mark.parametrize("name", EXTREMES)
+def test_an_extreme_in_front_of_a_1_bit_layer_is_refused_or_accepted(name, example):
+    torch.manual_seed(0)
+    message = rf'{name} takes an? (extreme|maximum) in front of the 1-bit layer three .*exclude="three".*pool="max"'
+    with pytest.raises(UserError, match=message):
+        binarize(FourLayers(EXTREMES[name]), example=example)
+    assert isinstance(binarize(FourLayers(EXTREMES[name]), pool="max", example=example).three, BinaryLinear)
+    assert isinstance(binarize(FourLayers(EXTREMES[name]), exclude="three", example=example).three, nn.Linear)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda x: x.gather(1, x.sort(1)[1]),
+        lambda x: x[torch.arange(4)[:, None, None], torch.cdist(x, x).topk(2).indices].mean(2),
+        lambda x: x * (torch.cdist(x, x).topk(2).values.mean(2, keepdim=True) - 1),
+        lambda x: x * x.mean(2, keepdim=True).topk(5, dim=1).values,
+        lambda x: x - x.amin(1, keepdim=True) - 0.3,
+        lambda x: torch.min(x, -x) + 0.5,
+    ],
+)
+def test_ranks_distances_and_weights_are_no_extremes(between):
+    torch.manual_seed(0)
+    assert isinstance(binarize(FourLayers(between), example=torch.randn(4, 5, 3)).three, BinaryLinear)
+
+
+def test_a_layer_that_reads_deviations_stays_float():
+    network = binarize(FourLayers(lambda x: x.std(1, keepdim=True)))
+    assert "one sign" in report_of(network).kept["three"]
 
 
 def test_a_maximum_with_batchnorm_behind_it_is_not_refused():

@@ -12,7 +12,8 @@ The changes follow from the data flow between layers, which convert/trace.py, re
 - A max over points becomes max - delta(n), a mean stays a mean. Both then read the output of BatchNorm: the activation
   between is removed. Where other 1-bit layers read that activation too, they read the same signs without it. Without
   BatchNorm in front, `calibrate` measures the shift (MeasuredMax). In a scattered max, as in torch_geometric, n is the
-  number of elements of each target. A max in front of a 1-bit layer that cannot be replaced is an error.
+  number of elements of each target. A max in front of a 1-bit layer that cannot be replaced is an error, and so are
+  amin, topk, sort and the like.
 - Dropout in front of a 1-bit layer is removed: sign turns a dropped 0 into +1.
 - A method without bias drops the bias of a layer only if BatchNorm follows. A layer with zero weights starts from small
   random ones.

@@ -4,7 +4,7 @@ Copies of both networks run in train mode without dropout, the new one after `ca
 error:
 
 - an input moves the output of the float network, but nothing that replaces it moves the output of the new one;
-- all input bits of a 1-bit layer are equal, although its inputs are not;
+- all input bits of a 1-bit layer are equal, although its inputs are not, or those of the float layer are not;
 - a parameter that has a gradient in the float network is not connected to the output of the new one.
 
 What another batch might refute is a warning: rows of bits that are all equal, a gradient of exactly zero.
@@ -32,24 +32,30 @@ MOVED, NO_GRADIENT = 1e-4, 1e-5  # relative to the largest output and the larges
 def check(model: nn.Module, network: nn.Module, inputs: tuple[Any, ...], plain_max: bool) -> tuple[str, ...]:
     """Raise UserError if `network` is dead where `model` is not; return warnings.
 
-    plain_max: whether the user accepted maxima in front of 1-bit layers, whose bits are equal.
+    plain_max: whether the user accepted maxima in front of 1-bit layers, whose bits are equal: then such bits, and an
+    input that is lost in them, are a warning.
     """
     with torch.random.fork_rng(devices=[]):
         try:
-            before, after = _Run(model, inputs), _Run(network, inputs)
+            after = _Run(network, inputs, [n for n, m in network.named_modules() if isinstance(m, BinaryLinear)])
+            before = _Run(model, inputs, [*after.layers])
         except Exception as error:  # such as BatchNorm on a single cloud
             return (
                 f"not checked: {type(error).__name__} in train mode ({_first_line(error)}); give at least two clouds",
             )
         if not before.outputs or not all(output.isfinite().all() for output in (*before.outputs, *after.outputs)):
             return ("not checked: no finite floats in the output",)
-        return (*_check_bits(after, plain_max), *_check_gradients(before, after), *_check_inputs(before, after))
+        return (
+            *_check_bits(before, after, plain_max),
+            *_check_gradients(before, after),
+            *_check_inputs(before, after, plain_max),
+        )
 
 
 class _Run:
-    """Runs of a copy of one network, and what was seen in the first."""
+    """Runs of a copy of one network, and what the layers of these names read in the first."""
 
-    def __init__(self, network: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def __init__(self, network: nn.Module, inputs: tuple[Any, ...], layers: list[str]) -> None:
         self.name, self.network, self.inputs = type(network).__name__, copy.deepcopy(network), inputs
         for layer in fused_layers(self.network):
             layer.fused = False
@@ -58,11 +64,11 @@ class _Run:
                 module.p = 0.0
         if not self.network.training:
             self.network.train()
-        self.layers = {n: m for n, m in self.network.named_modules() if isinstance(m, BinaryLinear)}
-        if self.layers:
+        self.layers: dict[str, Any] = {name: self.network.get_submodule(name) for name in layers}
+        if any(isinstance(layer, BinaryLinear) for layer in self.layers.values()):
             torch.manual_seed(0)
             calibrate(self.network, inputs)
-        self.read: dict[str, Tensor] = {}  # the inputs of 1-bit layers in the latest run, (rows, K)
+        self.read: dict[str, Tensor] = {}  # the inputs of the layers in the latest run, (rows, K)
         with torch.enable_grad():
             self.outputs = self.run(inputs)
             self.gradients = self._gradients()
@@ -101,10 +107,12 @@ class _Run:
 
 
 @torch.no_grad()
-def _check_bits(after: _Run, plain_max: bool) -> Iterator[str]:
+def _check_bits(before: _Run, after: _Run, plain_max: bool) -> Iterator[str]:
     for name, rows in after.first_read.items():
         signs = after.signs(name, rows)
-        if bool((rows == rows.flatten()[0]).all()) or signs.numel() < FEW_BITS:
+        # Zeros prove nothing: BatchNorm of equal values is 0 in 1 bit, and what rounding left of them in floats.
+        same = _all_equal(rows) and (not bool(rows.any()) or _all_equal(before.first_read.get(name, rows)))
+        if same or signs.numel() < FEW_BITS:
             continue
         if bool(signs.all()) or not bool(signs.any()):
             found = f"all input bits of the 1-bit layer {name} are {'+1' if signs.all() else '-1'} on the example"
@@ -116,6 +124,10 @@ def _check_bits(after: _Run, plain_max: bool) -> Iterator[str]:
             yield found
         elif bool((signs == signs[0]).all()) and not bool((rows == rows[0]).all()):
             yield f"the 1-bit layer {name} reads the same bits in all {len(rows)} rows of the example"
+
+
+def _all_equal(x: Tensor) -> bool:
+    return bool((x == x.flatten()[0]).all())
 
 
 def _check_gradients(before: _Run, after: _Run) -> Iterator[str]:
@@ -135,7 +147,7 @@ def _check_gradients(before: _Run, after: _Run) -> Iterator[str]:
 
 
 @torch.no_grad()
-def _check_inputs(before: _Run, after: _Run) -> Iterator[str]:
+def _check_inputs(before: _Run, after: _Run, plain_max: bool) -> Iterator[str]:
     leaves, structure = tree_flatten(before.inputs)
     for i, leaf in enumerate(leaves):
         if not isinstance(leaf, Tensor) or not leaf.is_floating_point() or leaf.numel() < 2:
@@ -145,14 +157,14 @@ def _check_inputs(before: _Run, after: _Run) -> Iterator[str]:
         ]
         moving = [other for other in tried if _moves(before, other, MOVED)]
         if moving and not any(_moves(after, other, 0.0) for other in moving):
+            found = f"input {i} affects the output of {before.name} but not that of the 1-bit network"
             lost = _where_lost(after, moving)
-            if lost is None:
-                yield f"input {i} does not affect the output on the example"
+            if lost is None and plain_max:
+                yield found
                 continue
-            raise UserError(
-                f"binarize: input {i} affects the output of {before.name} but not that of the 1-bit network, expected "
-                f'both; it is lost in the signs that the layer {lost} reads; use exclude="{lost}"'
-            )
+            where = "where all values are equal, as in a maximum of Hardtanh; use exclude= for the layers around it"
+            where = where if lost is None else f'in the signs that the layer {lost} reads; use exclude="{lost}"'
+            raise UserError(f"binarize: {found}, expected both; it is lost {where}")
 
 
 def _replacements(x: Tensor) -> list[Tensor]:

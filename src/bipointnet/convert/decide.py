@@ -24,6 +24,7 @@ from bipointnet.nn.pools import EntropyMax, EntropyMean, MaxPool, MeanPool, Meas
 from bipointnet.nn.scatter import ScatterPool
 
 FIRST = "first: reads the network's input"
+UNCHANGED = {"getitem", "getattr", "neg", "cat", "concat", "concatenate", "stack"}  # keep the values, or their size
 FEW_CHANNELS = 9  # xyz with normals, colors or positions: a layer on so few may read coordinates
 
 
@@ -163,16 +164,25 @@ class _Decider:
             self._replace_pool(pool)
 
     def _refuse_blind_max(self, pool: Pool) -> None:
-        """Raise UserError for a max that stays in front of a 1-bit layer, where nearly every bit would be 1."""
+        """Raise UserError for a max that stays in front of a 1-bit layer, where nearly all bits would be equal."""
         if pool.kind != "max" or pool.obstacle == OWN_INPUT or type(self.pool) is MaxPool:
             return
-        through = self.graph.reached(pool.call, lambda node: self.graph.kinds[node] not in ("layer", "norm"))
-        readers = [str(node.target) for node in through if self._one_bit(node)]
+        graph = self.graph
+
+        def through(node: fx.Node) -> bool:
+            if graph.is_index(node):
+                return False
+            if pool.extreme:  # perhaps a weight, a score or a rank, unless a layer reads the values as they are
+                return graph.kinds[node] in TRANSPARENT or call_name(node) in UNCHANGED
+            return graph.kinds[node] not in ("layer", "norm")
+
+        readers = [str(node.target) for node in graph.reached(pool.call, through) if self._one_bit(node)]
         if readers:
+            extreme = "an extreme" if pool.extreme else "a maximum"
             raise UserError(
-                f"binarize: {self.graph.name(pool.call)} takes a maximum in front of the 1-bit layer {readers[0]} and "
+                f"binarize: {graph.name(pool.call)} takes {extreme} in front of the 1-bit layer {readers[0]} and "
                 f"cannot become an entropy-maximizing pool ({pool.obstacle}), expected a maximum over points; nearly "
-                f'every bit would be 1; use exclude="{readers[0]}", or accept it with pool="max"'
+                f'all bits would be equal; use exclude="{readers[0]}", or accept it with pool="max"'
             )
 
     def _replace_pool(self, pool: Pool) -> None:

@@ -27,7 +27,10 @@ KINDS: dict[str, tuple[tuple[type[nn.Module], ...], set[str]]] = {
     "bounded": ((nn.Hardtanh, nn.Tanh, nn.Softsign), {"hardtanh", "tanh", "softsign"}),
     "one sign": (
         (nn.Sigmoid, nn.Hardsigmoid, nn.LogSigmoid, nn.Softmax, nn.LogSoftmax),
-        {"sigmoid", "hardsigmoid", "logsigmoid", "softmax", "log_softmax", "exp", "abs", "square", "sqrt", "norm"},
+        {
+            *("sigmoid", "hardsigmoid", "logsigmoid", "softmax", "log_softmax"),
+            *("exp", "abs", "square", "sqrt", "norm", "std", "var"),
+        },
     ),
     "dropout": (
         (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout),
@@ -48,7 +51,7 @@ KINDS: dict[str, tuple[tuple[type[nn.Module], ...], set[str]]] = {
 ACTIVATIONS = ("rectifier", "bounded")
 TRANSPARENT = (*ACTIVATIONS, "view", "dropout")  # allowed between a pool and its BatchNorm
 MIXING = {"matmul", "bmm", "baddbmm", "einsum", "add", "sub", "radd", "rsub"}  # coordinates stay coordinates
-RANKING = {"topk", "sort", "max", "min", "kthvalue", "cummax"}  # return values and indices
+RANKING = {"topk", "sort", "max", "min", "kthvalue", "cummax", "cummin"}  # return values and indices
 SELECTING = {"getitem", "gather", "index_select", "take_along_dim", "topk", "sort"}  # elements of the first argument
 
 
@@ -170,7 +173,7 @@ class CallGraph:
             known = [s for s in inputs if s is not None]
             if node.op == "placeholder":
                 state[node] = True
-            elif not known or self.kinds[node] == "size" or self._is_index(node):
+            elif not known or self.kinds[node] == "size" or self.is_index(node):
                 state[node] = None
             elif call_name(node) in SELECTING:
                 state[node] = (
@@ -181,7 +184,7 @@ class CallGraph:
                 state[node] = any(known) if mixing else all(known)
         return state
 
-    def _is_index(self, node: fx.Node) -> bool:
+    def is_index(self, node: fx.Node) -> bool:
         """Whether the call returns positions of elements instead of their values."""
         name = call_name(node)
         if name in ("getitem", "getattr") and isinstance(node.args[0], fx.Node):

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, fx, nn
 
-from bipointnet.convert.graph import TRANSPARENT, CallGraph
+from bipointnet.convert.graph import RANKING, TRANSPARENT, CallGraph
 from bipointnet.convert.trace import call_name
 from bipointnet.nn.pools import MaxPool, MeanPool, MeasuredMax
 
@@ -15,6 +15,8 @@ SCATTERED = {"scatter_reduce": 3, "index_reduce": 3, "segment_reduce": 0}  # the
 INDEX_VIEWS = {"expand", "expand_as", "getitem", "index_select", "long", "reshape", "to", "unsqueeze", "view"}
 OWN_INPUT = "combined with its own input, as in x - x.mean()"
 HIDDEN = {"max", "amax", "scatter", "segment", "scatter_reduce", "scatter_max", "global_max_pool"}  # in opaque code
+# Not replaced, and as blind as a maximum: of many points, nearly every value has the same sign.
+EXTREMES = {"min", "amin", "topk", "sort", "kthvalue", "cummax", "cummin", "logsumexp"}
 OTHER_LIBRARIES = {"scatter_max", "segment_csr", "segment_max_csr", "segment_coo", "segment_max_coo"}
 
 
@@ -24,7 +26,7 @@ class Pool:
 
     call: the call. source: what it pools. kind: "max" or "mean". dims, keepdim, window, stride: as of the function.
     scattered: whether groups have different sizes. indices: whether the network reads the indices of the maxima.
-    obstacle: why it cannot be replaced, or None.
+    obstacle: why it cannot be replaced, or None. extreme: whether it is one of EXTREMES.
     """
 
     call: fx.Node
@@ -37,6 +39,7 @@ class Pool:
     scattered: bool = False
     indices: bool = False
     obstacle: str | None = None
+    extreme: bool = False
 
     def __str__(self) -> str:
         where = f"windows of {list(self.window)}" if self.window else f"dim {', '.join(map(str, self.dims))}"
@@ -49,11 +52,14 @@ def find_pool(graph: CallGraph, node: fx.Node) -> Pool | None:
     if isinstance(graph.module(node), (MaxPool, MeasuredMax, MeanPool)):
         kind = "mean" if isinstance(graph.module(node), MeanPool) else "max"
         return Pool(node, node.all_input_nodes[0], kind, (-2,))
-    if named := re.fullmatch(r"(adaptive_?)?(max|avg)_?pool([12])d", graph.label(node).lower()):
+    if named := re.fullmatch(r"(adaptive_?)?(max|avg)_?pool([123])d", graph.label(node).lower()):
         kind, rank = {"max": "max", "avg": "mean"}[named[2]], int(named[3])
         found = _adaptive_pool(graph, node, kind, rank) if named[1] else _window_pool(graph, node, kind, rank)
+        found.obstacle = "it has three dimensions" if rank == 3 else found.obstacle
     elif name in ("max", "amax", "mean"):
         found = _reduction(graph, node)
+    elif name in EXTREMES:
+        found = _extreme(graph, node)
     elif name in SCATTERED:
         found = _scattered(graph, node)
     elif name in OTHER_LIBRARIES:
@@ -106,6 +112,20 @@ def _reduction(graph: CallGraph, node: fx.Node) -> Pool | None:
     if any(call_name(user) in ARITHMETIC and pool.source in user.all_input_nodes for v in values for user in v.users):
         pool.obstacle = OWN_INPUT
     return pool
+
+
+def _extreme(graph: CallGraph, node: fx.Node) -> Pool | None:
+    name, values = call_name(node), [user for user in node.users if not graph.is_index(user)]
+    if not node.all_input_nodes or (name in RANKING and not any(user.users for user in values)):
+        return None  # the indices are read only, as of neighbors
+    if name in ("min", "amin") and not isinstance(graph.option(node, "dim", None, 1), (int, tuple, list)):
+        return None  # of all elements, or of two tensors
+    base = graph.preceding(node.all_input_nodes[0], TRANSPARENT)[1]
+    if call_name(base) == "neg":
+        base = graph.preceding(base.all_input_nodes[0], TRANSPARENT)[1]
+    if graph.kinds[base] not in ("layer", "norm", "other norm"):
+        return None  # such as distances
+    return Pool(node, node.all_input_nodes[0], "max", obstacle=f"it is {name}", extreme=True)
 
 
 def _scattered(graph: CallGraph, node: fx.Node) -> Pool | None:
