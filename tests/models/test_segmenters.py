@@ -33,6 +33,19 @@ def test_labels_move_with_their_points(make, linear):
     torch.testing.assert_close(model(x[:, order]).logits, model(x).logits[:, order])
 
 
+@pytest.mark.parametrize("make", [PartPointNet, ScenePointNet])
+@pytest.mark.parametrize("method", METHODS)
+def test_copies_of_points_change_no_label(make, method):
+    torch.manual_seed(0)
+    model = make(num_classes=5, in_channels=3, tnets=False, linear=method, pool="ema-max").double().eval()
+    x = torch.randn(2, 30, 3).double()
+    uneven = torch.cat([x, x[:, :12].repeat(1, 7, 1)], dim=1)
+    torch.testing.assert_close(model(uneven).logits[:, :30], model(x).logits)
+    counting_points = make(num_classes=5, in_channels=3, tnets=False, linear=method, pool="ema-max-points").double()
+    counting_points.load_state_dict(model.state_dict())
+    assert not torch.equal(counting_points.eval()(uneven).pooled, model(uneven).pooled)
+
+
 @everywhere
 @pytest.mark.parametrize("points", [1, 65])
 def test_any_number_of_points_channels_and_classes(make, linear, points):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from bipointnet.models.blueprint import Blueprint, Options, Output
 from bipointnet.models.pointnet import Encoder, TNet, transform_xyz
 from bipointnet.nn import ConcatLinear
+from bipointnet.nn.fused_pool import pool_counts
 
 
 class Segmenter(nn.Module):
@@ -90,7 +91,7 @@ class PartPointNet(Segmenter):
         transform = None if self.feature_transform is None else self.feature_transform(third)  # (B, 128, 128)
         fourth = self.fourth(third if transform is None else third @ transform)
         fifth = self.fifth(fourth)
-        pooled = self.pool(fifth)  # (B, 2048)
+        pooled = self.pool(fifth, pool_counts(self.pool, self.fifth.get_submodule("0"), fourth))  # (B, 2048)
         return Output(self.label([first, second, third, fourth, fifth], pooled, category), pooled, transform)
 
 

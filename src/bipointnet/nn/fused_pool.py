@@ -185,6 +185,17 @@ def _sign_gradients(
     return grad_x.view(x.shape), grad_w
 
 
+def pool_counts(pool: nn.Module, linear: nn.Module, x: Tensor) -> Tensor | None:
+    """The number of distinct codes that the layer in front of a pool reads in each cloud, if the pool counts them.
+
+    Shapes: x (..., N, K) -> (...).
+    """
+    counted = isinstance(pool, EntropyMax) and pool.over == "distinct"
+    if not counted or not isinstance(linear, BinaryLinear):
+        return None
+    return distinct_codes(linear, x, tuple(x.shape[:-2]))
+
+
 class PooledLayer(nn.Module, Calibrated):
     """pool(activation(norm(linear(x)))): (..., N, K) -> (..., M), over points or over the neighbors of each point.
 
@@ -217,7 +228,7 @@ class PooledLayer(nn.Module, Calibrated):
 
     def forward(self, x: Tensor, counts: Tensor | None = None) -> Tensor:
         if counts is None:
-            counts = self._distinct(x)
+            counts = pool_counts(self.pool, self.linear, x)
         # A scale per point makes the product a float: fusing gains nothing, and rounding could change bits.
         scaled = isinstance(self.linear, BinaryLinear) and self.linear.method.scales_points
         if self.fused and self.norm is not None and isinstance(self.pool, MaxPool) and not scaled:
@@ -230,13 +241,6 @@ class PooledLayer(nn.Module, Calibrated):
         z = self.linear(x)
         z = z if self.norm is None else self.norm(z)
         return self.pool(z if self.activation is None else self.activation(z), counts)
-
-    def _distinct(self, x: Tensor) -> Tensor | None:
-        """The number of distinct codes of each cloud (...), if the pool counts them."""
-        counted = isinstance(self.pool, EntropyMax) and self.pool.over == "distinct"
-        if not counted or not isinstance(self.linear, BinaryLinear):
-            return None
-        return distinct_codes(self.linear, x, tuple(x.shape[:-2]))
 
     def _on_gpu(self, x: Tensor, norm: nn.BatchNorm1d) -> Tensor:
         linear: Any = self.linear
