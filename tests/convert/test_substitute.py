@@ -19,6 +19,7 @@ from published_networks import (
 )
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
 
 from bipointnet import LSR, XNOR, UserError, binarize, calibrate
 from bipointnet.convert import report_of
@@ -131,6 +132,52 @@ def test_other_code_than_was_binarized_is_refused():
     finally:
         DictionaryNet.forward.__code__ = code
     network(clouds())
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.norm, self.wide = nn.Linear(16, 16), nn.BatchNorm1d(5), nn.Linear(16, 16)
+
+    def forward(self, x):
+        return F.relu(self.wide(F.relu(self.norm(self.hidden(x))))).max(1)[0]
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant: bool | None, module: bool):
+        super().__init__()
+        self.first, self.encoder = nn.Linear(3, 16), Encoder()
+        self.head, self.last = nn.Linear(16, 16), nn.Linear(16, 4)
+        self.reentrant, self.module = reentrant, module
+
+    def encode(self, x):
+        return F.relu(self.head(self.encoder(x)))
+
+    def forward(self, x):
+        x = F.relu(self.first(x))
+        if self.reentrant is None:
+            return self.last(self.encode(x))
+        if self.module:
+            return self.last(F.relu(self.head(checkpoint(self.encoder, x, use_reentrant=self.reentrant))))
+        return self.last(checkpoint(self.encode, x, use_reentrant=self.reentrant))
+
+
+@pytest.mark.parametrize("example", [None, torch.randn(4, 5, 3)], ids=["traced", "recorded"])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpointed_module_has_the_same_gradients_and_a_function_is_refused(reentrant, example):
+    torch.manual_seed(0)
+    gradients, x, state = [], torch.randn(4, 5, 3), Checkpointed(None, True).state_dict()
+    for kind in (None, reentrant):
+        model = Checkpointed(kind, True)
+        model.load_state_dict(state)
+        network = binarize(model, example=example)
+        network(x).square().sum().backward()
+        gradients.append({name: p.grad for name, p in network.named_parameters()})
+    assert "encoder.wide.weight" in gradients[0]
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=0)
+    network = binarize(Checkpointed(reentrant, False), example=example)
+    with pytest.raises(UserError, match=r"calls relu in a function that torch\.utils\.checkpoint runs"):
+        network(x)
 
 
 def test_a_forward_on_the_instance_is_refused():

@@ -62,6 +62,16 @@ def chain_to(stop: Callable[[FrameType], bool]) -> Chain:
     return tuple(steps)
 
 
+def in_checkpoint(stop: Callable[[FrameType], bool]) -> bool:
+    """Whether torch.utils.checkpoint runs the caller, below the first frame that `stop` accepts."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not stop(frame):
+        if frame.f_globals.get("__name__") == "torch.utils.checkpoint":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def runs_forward(module: nn.Module) -> Callable[[FrameType], bool]:
     """Whether a frame is PyTorch's call of this module, directly above its forward."""
 

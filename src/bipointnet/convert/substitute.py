@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from bipointnet.convert.sites import Chain, called_name, chain_to
+from bipointnet.convert.sites import Chain, called_name, chain_to, in_checkpoint
 from bipointnet.errors import UserError
 from bipointnet.nn.scatter import ScatterPool
 
@@ -78,6 +78,12 @@ class _Run:
         if changes is None:
             self._require_known_code(chain)
             return None
+        if in_checkpoint(_is_substituted_forward):  # backward computes it again, outside of this forward
+            raise UserError(
+                f"binarized network: {type(self.owner).__name__} calls {name} in a function that torch.utils."
+                "checkpoint runs, expected a module, because gradients of the function would be wrong; checkpoint a "
+                "module instead"
+            )
         number = self.calls[name, chain]
         self.calls[name, chain] += 1
         if len(set(changes)) == 1:
