@@ -132,3 +132,19 @@ def test_up_rotates_objects_whose_parts_are_labeled(place, tmp_path):
     assert len(set(labels["y"])) > 1
     for axis in AXES:
         assert np.array_equal(labels[axis], labels["y"])
+
+
+def test_eval_rotates_the_files_to_the_axis_of_the_training_data(place, tmp_path):
+    """The same objects have the same accuracy, whatever axis points up, and another one without --up."""
+    for axis in AXES:
+        for number in range(60):
+            cloud, label = held_out(number, 1024)
+            file = tmp_path / axis / CLASSES[label] / f"{number}.npy"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            np.save(file, rotate_up(cloud, "z", axis))
+    options = ("--all", "--json", "--skip-bad")
+    found = [json.loads(succeed("eval", SHAPES, tmp_path / axis, *options, "--up", axis))["oa"] for axis in AXES]
+    assert found[0] == found[1] == found[2] > 90
+    done = run("eval", DEFAULT, tmp_path / "z", *options)
+    assert "was trained with y up; if another axis points up in these files, name it with --up" in done.stderr
+    assert "--up is for objects" in run("eval", shipped.DEFAULT_SEGMENTER, tmp_path / "z", "--up", "y").stderr

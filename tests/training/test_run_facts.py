@@ -66,7 +66,9 @@ def test_a_checkpoint_names_data_counts_extent_and_confidence(tiny, tmp_path):
     import torch
 
     found = evaluate(network, torch.from_numpy(tiny.test.points), tiny.test.labels, 3, 24)
-    assert known["confidence"] == pytest.approx(np.percentile(found.probabilities.max(axis=1), 5), rel=1e-5)
+    percentile = np.percentile(found.probabilities.max(axis=1), 5)
+    assert known["confidence"] == round(known["confidence"], 3)
+    assert percentile - 0.001 < known["confidence"] <= percentile
 
 
 def test_a_packed_file_keeps_these_facts(folder_of_clouds, tmp_path):

@@ -292,8 +292,9 @@ def epoch_progress(bars: "Progress", title: str, epochs: int) -> "OnProgress":
         now = time.monotonic()
         begun = begun or (now, done)
         if not err.is_terminal and moment.row is not None and (now >= next_line or moment.epoch == epochs):
-            left = (now - begun[0]) * (epochs * moment.steps - done) / max(done - begun[1], 1)
-            rest = f", {duration(left)} left" if left else ""
+            taken, rest = done - begun[1], ""
+            if taken and done < epochs * moment.steps:
+                rest = f", {duration((now - begun[0]) * (epochs * moment.steps - done) / taken)} left"
             err.print(f"{title}: {moment}{rest}", highlight=False, soft_wrap=True, markup=False)
             next_line = now + LINE_SECONDS
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from bipointnet import shipped
 from bipointnet.cli.common import (
     AS_JSON,
     DATA,
@@ -18,12 +19,15 @@ from bipointnet.cli.common import (
     print_json,
     print_line,
     print_summary,
+    require_axis,
+    warn,
 )
 from bipointnet.errors import UserError
 
 WORST = 10  # files in the table of scans
 
 if TYPE_CHECKING:
+    from bipointnet.data.dataset import PointClouds
     from bipointnet.evaluation.evaluate import Classification
     from bipointnet.evaluation.predictor import Predictor
     from bipointnet.evaluation.robustness import Robustness
@@ -43,6 +47,9 @@ def evaluate(
         metavar="",
         help="Test on clouds with noise, missing or added points, other proportions, and rotations.",
     ),
+    up: str | None = typer.Option(
+        None, "--up", help="Axis that points up in the files of objects: x, y or z (default: as in training)."
+    ),
     picture: Path | None = typer.Option(None, "--picture", help="Labeled scans: write the confusion matrix as PNG."),
     skip_bad: bool = SKIP_BAD,
     as_json: bool = AS_JSON,
@@ -61,7 +68,10 @@ def evaluate(
 
     Example: bipointnet eval runs/chairs data/chairs
     """
+    require_axis(up)
     predictor = open_predictor(model)
+    if up is not None and predictor.task == "semantic":
+        raise UserError(f"{model}: labels rooms and scans, in which z is up; --up is for objects; leave it out")
     for option, given in (("--files", files), ("--corruptions", corruptions)):
         if given and predictor.task != "classify":
             raise UserError(
@@ -72,15 +82,16 @@ def evaluate(
     if corruptions:
         if files:
             raise UserError("found --files and --corruptions; expected one of them; evaluate twice")
-        _evaluate_corruptions(predictor, data, skip_bad, every, as_json)
+        _evaluate_corruptions(predictor, data, skip_bad, every, up, as_json)
         return
     if predictor.scans is not None:
         _evaluate_scans(predictor, data, every, skip_bad, picture, as_json)
         return
     from bipointnet.evaluation.evaluate import evaluate_classifier, evaluate_segmenter, open_test_data
 
-    clouds = open_test_data(predictor, data, skip_bad, every)
+    clouds = open_test_data(predictor, data, skip_bad, every, up=up)
     print_summary(clouds)
+    _warn_of_axes(predictor, clouds, up)
     if predictor.task == "classify":
         with counting_bar("evaluating") as progress:
             found = evaluate_classifier(predictor, clouds, progress)
@@ -130,13 +141,26 @@ def _evaluate_scans(
             print_line(f"Written: {plain(picture)}")
 
 
-def _evaluate_corruptions(predictor: "Predictor", data: str, skip_bad: bool, every: bool, as_json: bool) -> None:
+def _warn_of_axes(predictor: "Predictor", clouds: "PointClouds", up: str | None) -> None:
+    """Files of one's own say nothing of their axes; with a network of one's own they are as in training."""
+    is_shipped = predictor.path.parent == shipped.FOLDER
+    if up is None and is_shipped and predictor.task != "semantic" and predictor.up != clouds.up:
+        warn(
+            f"{predictor.path.stem} was trained with {predictor.up} up; if another axis points up in these files, name "
+            "it with --up"
+        )
+
+
+def _evaluate_corruptions(
+    predictor: "Predictor", data: str, skip_bad: bool, every: bool, up: str | None, as_json: bool
+) -> None:
     from bipointnet.data.corruptions import POINTS
     from bipointnet.evaluation.evaluate import open_test_data
     from bipointnet.evaluation.robustness import evaluate_robustness
 
-    clouds = open_test_data(predictor, data, skip_bad, every, POINTS)
+    clouds = open_test_data(predictor, data, skip_bad, every, POINTS, up)
     print_summary(clouds)
+    _warn_of_axes(predictor, clouds, up)
     with counting_bar("evaluating") as progress:
         found = evaluate_robustness(predictor, clouds, progress)
     if as_json:

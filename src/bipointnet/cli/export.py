@@ -9,6 +9,7 @@ from bipointnet.cli.common import AS_JSON, err, plain, print_json, print_line, r
 from bipointnet.errors import UserError
 from bipointnet.evaluation.model_file import identify
 from bipointnet.extras import import_whole, require
+from bipointnet.runtime.header import peek
 
 LAST = ("f16", "f32")
 CHECKPOINTS = ("best.safetensors", "last.safetensors", "resume.safetensors")  # of a run
@@ -93,9 +94,13 @@ def export(
 
 
 def _require_other(path: Path, inputs: list[Path]) -> None:
-    """UserError if a file of the network would be overwritten."""
+    """UserError if a file of the network would be overwritten, or one that was not exported."""
     if any(path.exists() and file.exists() and path.samefile(file) for file in inputs):
         raise UserError(f"{path}: an input file, which would be overwritten; choose another name with -o")
+    if path.is_file() and path.suffix != ".h" and "program" not in (peek(path) or {}):
+        raise UserError(
+            f"{path}: is there already, and is no packed model; choose another name with -o"
+        )
 
 
 def export_c_array(file: Path, path: Path, as_json: bool) -> None:

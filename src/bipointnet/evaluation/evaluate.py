@@ -7,6 +7,7 @@ import numpy as np
 
 from bipointnet.data import BUILT_IN, DATASETS, fold_names, layout_name, open_dataset
 from bipointnet.data.dataset import PointClouds
+from bipointnet.data.up_axis import rotate_up
 from bipointnet.errors import UserError
 from bipointnet.evaluation import metrics, segmentation
 from bipointnet.evaluation.predictor import Predictor
@@ -89,14 +90,20 @@ def _listed(names: list[str]) -> str:
 
 
 def open_test_data(
-    predictor: Predictor, data: str, skip_bad: bool = False, every: bool = False, points: int | None = None
+    predictor: Predictor,
+    data: str,
+    skip_bad: bool = False,
+    every: bool = False,
+    points: int | None = None,
+    up: str | None = None,
 ) -> PointClouds:
     """The data set to evaluate a network on, restricted as in training to one category or one fold.
 
     The name of the training data says so after a slash: the category of objects, or the fold of rooms that was held
     out. A network is never evaluated on a fold that it may have been trained on. Of a folder of the user's own files,
     all that a run has not seen are tested (see `data.own`), or `every` one; `skip_bad` leaves out those that cannot be
-    read. A cloud has at least `points` points (default: as in training).
+    read. A cloud has at least `points` points (default: as in training). `up`: the axis that points up in the test
+    clouds, which are rotated to that of the training data; None: they are as in training.
     """
     part = predictor.data.partition("/")[2] if predictor.task != "classify" else ""
     folds = fold_names(data) if part and predictor.task == "semantic" else []
@@ -117,7 +124,11 @@ def open_test_data(
     )
     clouds = clouds.only(part) if part and predictor.task == "part" else clouds
     require_matching_data(data, clouds, predictor)
-    return clouds
+    if up is None:
+        return clouds
+    test = clouds.test.points
+    turned = np.concatenate([rotate_up(test[..., :3], up, predictor.require_up(up)), test[..., 3:]], axis=-1)
+    return replace(clouds, test=replace(clouds.test, points=turned))
 
 
 def evaluate_classifier(predictor: Predictor, clouds: PointClouds, progress: Progress = no_progress) -> Classification:
