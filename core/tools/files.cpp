@@ -47,6 +47,8 @@ std::vector<std::string> files_in(const std::string& name) {
   return names;
 }
 
+std::string shown(const std::string& file) { return file == "-" ? "standard input" : file; }
+
 bool same_file(const std::string& one, const std::string& other) {
   std::error_code error;
   return fs::equivalent(one, other, error) && !error;

@@ -11,6 +11,9 @@ namespace bipointnet::tool {
 // Throws Error for a folder without such files.
 std::vector<std::string> files_in(const std::string& name);
 
+// The name of a file in a sentence: "-" is standard input.
+std::string shown(const std::string& file);
+
 // Whether both names lead to one existing file.
 bool same_file(const std::string& one, const std::string& other);
 

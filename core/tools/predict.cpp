@@ -10,6 +10,7 @@
 
 #include "clouds/lines.h"
 #include "clouds/read.h"
+#include "files.h"
 #include "label_files.h"
 #include "output.h"
 #include "scan/sample.h"
@@ -37,7 +38,7 @@ std::vector<Guess> guesses_of(const bipointnet_model* model, const std::vector<f
 }
 
 void require_ok(bipointnet_status status, const std::string& file) {
-  if (status != BIPOINTNET_OK) throw Error(file + ": " + bipointnet_error());
+  if (status != BIPOINTNET_OK) throw Error(shown(file) + ": " + bipointnet_error());
 }
 
 double largest_side(const Cloud& cloud) {
@@ -76,7 +77,7 @@ std::vector<float> feature_values(const Cloud& cloud, const std::string& name, c
   std::vector<float> values(cloud.size());
   if (color != colors.end()) {
     if (cloud.colors.empty()) {
-      throw Error(file + ": no colors, which the model reads, expected red, green and blue per point");
+      throw Error(shown(file) + ": no colors, which the model reads, expected red, green and blue per point");
     }
     const auto first = static_cast<std::size_t>(color - colors.begin());
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = cloud.colors[3 * i + first];
@@ -88,7 +89,7 @@ std::vector<float> feature_values(const Cloud& cloud, const std::string& name, c
                    [](double value) { return static_cast<float>(value); });
     return values;
   }
-  throw Error(file + ": no column " + name + ", which the model reads, expected it per point");
+  throw Error(shown(file) + ": no column " + name + ", which the model reads, expected it per point");
 }
 
 // What the model reads per point besides coordinates, point by point.
@@ -167,7 +168,9 @@ Prediction predict_file(const bipointnet_model* model, const std::string& file, 
     none.error = sentence;
     return none;
   };
-  const auto no_memory = [&] { return failed(file + ": not enough memory for this file, expected a smaller one"); };
+  const auto no_memory = [&] {
+    return failed(shown(file) + ": not enough memory for this file, expected a smaller one");
+  };
   try {
     const Cloud cloud = clouds::read_cloud(file, options.reading);
     prediction.task = bipointnet_task(model);

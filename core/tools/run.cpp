@@ -136,8 +136,7 @@ int predict_all(const Options& options) {
   std::string json;
   const auto report = [&](const Prediction& prediction) {
     if (!prediction.warnings.empty()) {
-      const std::string name = prediction.file == "-" ? "standard input" : prediction.file;
-      complain("warning", name + ": " + joined(prediction.warnings, "; "));
+      complain("warning", shown(prediction.file) + ": " + joined(prediction.warnings, "; "));
     }
     if (!prediction.error.empty()) {
       complain("error", prediction.error);

@@ -220,6 +220,9 @@ def test_mistakes_with_labels_get_one_sentence_and_leave_no_file(run_tool: Path,
         (GOLDEN / "shapes.bpn", file, "--labels", "a.npy"): "classifies whole clouds",
     }.items():
         assert sentence in complaint(run_tool, *arguments)
+    piped = call(run_tool, ROOMS, "-", text=file.read_text())
+    assert piped.returncode == 2
+    assert piped.stderr.startswith("error: standard input: no colors, which the model reads")
     labeled = (PARTS, file, "--category", "chair", "--labels")
     text = tmp_path / "scan.txt"
     text.write_bytes(file.read_bytes())

@@ -139,15 +139,14 @@ Cloud finish(Parsed parsed, bool strict) {
   cloud.notes = std::move(parsed.notes);
   std::vector<std::string> names = names_of(parsed.columns);
   const std::optional<Triple> coordinates = coordinate_columns(names);
-  constexpr const char* no_points = "at least 1; export the file again from its source";
-  if (names.empty()) refuse("", "0 points", no_points);
+  if (names.empty()) refuse("", "no columns of numbers", "x, y and z");
   if (!coordinates) {
     refuse("", "the columns " + listed(names), "x, y and z; rename them, or name them with --columns");
   }
   Axes xyz;
   for (std::size_t axis = 0; axis < 3; ++axis) xyz[axis] = std::move(parsed.columns[(*coordinates)[axis]].values);
   const std::size_t count = xyz[0].size();
-  if (count == 0) refuse("", "0 points", no_points);
+  if (count == 0) refuse("", "0 points", "at least 1; export the file again from its source");
 
   std::vector<std::size_t> kept = finite_points(xyz);
   cloud.dropped = count - kept.size();

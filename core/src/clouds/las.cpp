@@ -117,7 +117,8 @@ class Header {
       scale[axis] = value_of(bytes.data() + kScale + 8 * axis, kFloat64);
       offset[axis] = value_of(bytes.data() + kOffset + 8 * axis, kFloat64);
       if (!std::isfinite(scale[axis]) || scale[axis] == 0 || !std::isfinite(offset[axis])) {
-        refuse("", "a scale or offset that is not a finite number", "one in its header; copy the file again");
+        refuse("", "a scale of 0, or a scale or offset that is not finite",
+               "finite numbers in its header, and no scale of 0; copy the file again");
       }
     }
   }

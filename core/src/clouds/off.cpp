@@ -77,6 +77,7 @@ class Reader {
     kind_ = kind_of(line);
     if (line.empty() && !content_.next(line)) refuse_counts("the end of the file");
     const auto [vertices, faces] = counts_in(line);
+    if (vertices == 0) refuse(content_.where(), "0 points", "at least 1; export the file again from its source");
     read_vertices(vertices);
     read_faces(faces);
     note_rest(content_.rest(), parsed_.notes);

@@ -58,6 +58,8 @@ void Model::check_golden() const {
   }
   try {
     run(numbers.data(), points, false, 1, network_.categories.empty() ? -1 : 0, found.data());
+  } catch (const NotFinite&) {
+    throw FormatError("golden: logits that are not finite, expected finite logits");
   } catch (const InputError& error) {
     throw FormatError(std::string("golden: ") + error.what());
   }

@@ -13,7 +13,7 @@ namespace bipointnet {
 void expect_finite(const float* logits, std::size_t count) {
   int broken = 0;
   for (std::size_t i = 0; i < count; ++i) broken |= !(std::abs(logits[i]) <= std::numeric_limits<float>::max());
-  if (broken) throw InputError("logits that are not finite, expected a cloud with smaller coordinates");
+  if (broken) throw NotFinite("logits that are not finite, expected a cloud with smaller coordinates");
 }
 
 Run::Run(const Network& network, const Plan& plan, const Kernels& kernels, Workspace& workspace, Cloud cloud,

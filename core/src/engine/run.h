@@ -20,7 +20,11 @@
 
 namespace bipointnet {
 
-// Throws InputError if a logit is not finite.
+struct NotFinite : InputError {
+  using InputError::InputError;
+};
+
+// Throws NotFinite if a logit is not finite.
 void expect_finite(const float* logits, std::size_t count);
 
 class Run {

@@ -30,7 +30,7 @@ void columns_come_by_name_in_the_order_of_the_file() {
   CHECK_EQUAL(cloud.format, "made up");
   CHECK(cloud.kept.empty() && cloud.dropped == 0 && cloud.origin == (std::array<double, 3>{}));
   CHECK_ERROR(error_of_finish(parsed({{"x", 0, {1}}, {"y", 0, {1}}})), "the columns 'x', 'y', expected x, y and z");
-  CHECK_ERROR(error_of_finish(parsed({})), "0 points");
+  CHECK_ERROR(error_of_finish(parsed({})), "no columns of numbers, expected x, y and z");
   CHECK_ERROR(error_of_finish(points({}, {}, {})), "0 points, expected at least 1");
 }
 

@@ -159,7 +159,7 @@ void hostile_headers_are_refused() {
   las = {};
   for (const double scale : {0.0, std::nan(""), HUGE_VAL}) {
     las.scale = scale;
-    CHECK_REFUSED(las.bytes(), "a.las", "a scale or offset");
+    CHECK_REFUSED(las.bytes(), "a.las", "a scale of 0, or a scale or offset that is not finite, expected finite numbers");
   }
   const auto changed = [](std::size_t at, int value) {
     std::string bytes = Las().bytes();

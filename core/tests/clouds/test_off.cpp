@@ -75,7 +75,7 @@ void other_files_are_refused() {
                 std::string("the file is cut short after 2 faces, expected ") + count);
     CHECK_ERROR(refused("OFF\n4 1 0\n" + kVertices + count + " 0 1 2 3\n"), "4 corners in '");
   }
-  CHECK_ERROR(refused("OFF\n0 0 0\n"), "0 points, expected at least 1");
+  CHECK_ERROR(refused("OFF\n0 0 0\n"), "line 2: 0 points, expected at least 1");
   CHECK_ERROR(refused("OFF\n2 0 0\n1 2 3\n4 5\n"), "line 4: 2 numbers in '4 5', expected 3 as in the first vertex");
   CHECK_ERROR(refused("OFF\n2 1 0\n1 2 3\n3 0 1 2\n"), "line 4: 4 numbers in '3 0 1 2', expected 3");
   CHECK_ERROR(refused("OFF\n1 0 0\n1 2\n"), "line 3: 2 numbers in '1 2', expected at least 3 for a vertex");

@@ -235,6 +235,8 @@ void hostile_headers_are_refused() {
   CHECK_ERROR(refused(header("ascii", "element vertex 1\nproperty float x\n") + "1\n"),
               "the columns 'x', expected x, y and z");
   CHECK_ERROR(refused(header("ascii", std::string("element vertex 0\n") + kXyz)), "0 points");
+  CHECK_ERROR(refused(header("ascii", "element vertex 1\nproperty list uchar int a\n") + "1 2\n"),
+              "no columns of numbers, expected x, y and z");
   for (const char* count : {"-1", "1e3", "+1", "0x1", "1.0", "99999999999999999999", ""}) {
     const std::string element = std::string("element vertex ") + count + "\n";
     CHECK_ERROR(refused(header("binary_big_endian", element + kXyz) + body), "line 3: an element");

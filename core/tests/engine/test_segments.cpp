@@ -185,7 +185,7 @@ void check_infinite_logits() {
     } catch (const FormatError& error) {
       file = error.what();
     }
-    CHECK(file.find("golden: logits that are not finite") == 0);
+    CHECK_EQUAL(file, "golden: logits that are not finite, expected finite logits");
   }
 }
 
