@@ -84,7 +84,7 @@ const char *bipointnet_feature_name(const bipointnet_model *model, size_t index)
  *   xyz       `points` x 3 floats; for a model with task semantic in meters, z up
  *   features  `points` x bipointnet_features() floats, point by point; NULL for a model without features
  *   category  as in bipointnet_segment
- *   threads   at least 1; the labels do not depend on it
+ *   threads   as in bipointnet_predict; the labels do not depend on it
  *   labels    `points` ints */
 bipointnet_status bipointnet_label(const bipointnet_model *model, const float *xyz, const float *features,
                                    size_t points, int category, unsigned threads, int *labels);
