@@ -42,12 +42,14 @@ const Format& format_of(const Source& source) {
   refuse("", "the suffix " + excerpt(source.suffix), "one of " + cloud_suffixes());
 }
 
+// From where the file is: another program may have read the first lines of standard input.
 std::string read_all(std::FILE* file) {
   std::string bytes;
-  if (std::fseek(file, 0, SEEK_END) == 0) {  // a pipe has no end to seek
-    const long size = std::ftell(file);
-    if (size > 0 && size < LONG_MAX) bytes.reserve(static_cast<std::size_t>(size));  // LONG_MAX: a folder
-    std::rewind(file);
+  const long start = std::ftell(file);
+  if (start >= 0 && std::fseek(file, 0, SEEK_END) == 0) {  // a pipe has no end to seek
+    const long end = std::ftell(file);
+    if (end > start && end < LONG_MAX) bytes.reserve(static_cast<std::size_t>(end - start));  // LONG_MAX: a folder
+    std::fseek(file, start, SEEK_SET);
   }
   errno = 0;
   char part[65536];

@@ -1,5 +1,6 @@
 // Files: the suffix chooses the format, and errors begin with the path.
 #include <chrono>
+#include <cstdio>
 
 #include "cloud_checks.h"
 
@@ -64,6 +65,15 @@ void large_text_comes_back(const Folder& folder) {
   std::cerr << "text: " << static_cast<double>(text.size()) / seconds.count() / 1e6 << " MB/s\n";
 }
 
+// Standard input is read from where it is to its end, so a second time it is empty.
+void standard_input_may_be_partly_read(const Folder& folder) {
+  const std::string path = folder.write("rest.txt", "7 8 9\n1 2 3\n4 5 6\n");
+  CHECK(std::freopen(path.c_str(), "rb", stdin) != nullptr);
+  std::fseek(stdin, 6, SEEK_SET);
+  CHECK((read_cloud("-").points == Floats{1, 2, 3, 4, 5, 6}));
+  CHECK_ERROR(error_of([] { read_cloud("-"); }), "standard input: an empty file, expected a cloud");
+}
+
 }  // namespace
 
 int main() {
@@ -73,5 +83,6 @@ int main() {
   columns_are_for_files_that_do_not_name_them();
   large_files_come_back(folder);
   large_text_comes_back(folder);
+  standard_input_may_be_partly_read(folder);
   return check_report();
 }
