@@ -17,9 +17,9 @@ std::string json_string(std::string_view text) {
     const unsigned first = byte_at(text, 0);
     if (length == 0) {
       json += "\\ufffd";
-    } else if (first < 0x20 || first == 0x7F) {
+    } else if (is_control(text, 0)) {
       char escape[8];
-      std::snprintf(escape, sizeof escape, "\\u%04x", first);
+      std::snprintf(escape, sizeof escape, "\\u%04x", byte_at(text, length - 1));  // the last byte is the code point
       json += escape;
     } else {
       if (first == '"' || first == '\\') json += '\\';
@@ -42,12 +42,14 @@ std::string joined(const std::vector<std::string>& texts, const std::string& sep
   return all;
 }
 
-std::string plain(std::string text) {
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) c = '?';
+std::string plain(std::string_view text) {
+  std::string line;
+  while (!text.empty()) {
+    const std::size_t length = std::max<std::size_t>(utf8_length(text, 0), 1);
+    line += is_control(text, 0) ? "?" : text.substr(0, length);
+    text.remove_prefix(length);
   }
-  return text;
+  return line;
 }
 
 void print(const std::string& text) {

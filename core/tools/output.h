@@ -15,7 +15,7 @@ std::string json_strings(const std::vector<std::string>& texts);
 std::string joined(const std::vector<std::string>& texts, const std::string& separator);
 
 // One line for a terminal, without control characters.
-std::string plain(std::string text);
+std::string plain(std::string_view text);
 
 // Writes to standard output; throws Error.
 void print(const std::string& text);

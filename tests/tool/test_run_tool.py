@@ -202,11 +202,13 @@ def test_help_and_version(run_tool: Path):
 
 
 def test_names_with_any_bytes_give_valid_output(run_tool: Path, tmp_path: Path):
-    file = write_xyz(tmp_path / 'a"\n\x1b[31m.xyz', cloud(5))
+    file = write_xyz(tmp_path / 'a"\n\x1b[31m\x7f\x9b32m\xa0é.xyz', cloud(5))
     (found,) = answers(run_tool, SHAPES, file)
     assert found["file"] == str(file)
+    assert call(run_tool, SHAPES, file).stdout.startswith(str(tmp_path / 'a"??[31m??32m\xa0é.xyz  '))
     assert call(run_tool, SHAPES, file).stdout.count("\n") == 1
-    assert "\x1b" not in call(run_tool, SHAPES, file).stdout
+    assert not set("\x1b\x7f\x9b") & set(call(run_tool, SHAPES, file, "--json").stdout)
+    assert "a?b.xyz: cannot open the file" in complaint(run_tool, SHAPES, tmp_path / "a\x85b.xyz")
 
 
 def test_a_closed_output_is_reported(run_tool: Path, tmp_path: Path):

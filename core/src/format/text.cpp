@@ -45,12 +45,17 @@ void append_utf8(std::string& text, unsigned code) {
   }
 }
 
+bool is_control(std::string_view text, std::size_t at) {
+  const unsigned first = byte_at(text, at);
+  return first < 0x20 || first == 0x7F || (first == 0xC2 && utf8_length(text, at) == 2 && byte_at(text, at + 1) < 0xA0);
+}
+
 std::string printable(std::string_view text) {
   std::string line;
   for (std::size_t at = 0; at < text.size();) {
     if (at >= kMaxPrinted) return line + "...";
     const std::size_t length = utf8_length(text, at);
-    if (length == 0 || byte_at(text, at) < 0x20 || byte_at(text, at) == 0x7F) {
+    if (length == 0 || is_control(text, at)) {
       line += '?';
     } else {
       line.append(text, at, length);

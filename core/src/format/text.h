@@ -15,6 +15,9 @@ std::size_t utf8_length(std::string_view text, std::size_t at);
 
 void append_utf8(std::string& text, unsigned code);
 
+// Whether the character at `at` is a control character, which a terminal may obey: U+0000 to U+001F, or U+007F to U+009F.
+bool is_control(std::string_view text, std::size_t at);
+
 // `text` for a message: one short line of valid UTF-8.
 std::string printable(std::string_view text);
 std::string quoted(std::string_view text);

@@ -340,6 +340,13 @@ void test_hostile_names_make_short_clean_messages() {
   CHECK(!error.empty() && error.size() < 300);
   const std::string control = error_after(small_file(), [](PackedFile& f) { f.tensor("logits.line").name = "a\nb"; });
   CHECK(!control.empty() && !contains(control, "\n"));
+  // Control characters of one and of two bytes; U+00A0 is none. Bytes that are not UTF-8.
+  for (unsigned code = 0; code < 0x100; ++code) {
+    std::string character;
+    append_utf8(character, code);
+    CHECK_EQUAL(printable(character), code < 0x20 || (code >= 0x7F && code < 0xA0) ? "?" : character);
+    if (code >= 0x80) CHECK_EQUAL(printable(std::string(1, static_cast<char>(code))), "?");
+  }
   // Truncated between characters of two bytes, never inside one.
   std::string umlauts;
   for (int i = 0; i < 100; ++i) umlauts += "\xC3\xA4";
