@@ -12,7 +12,7 @@ inline void transpose_square(const float* from, long from_stride, float* to, lon
 // The same for kSquare rows that `index` names.
 inline void gather_square(const float* rows, long stride, const std::uint32_t* index, float* to, long to_stride) {
   for (int r = 0; r < kSquare; ++r) {
-    for (int c = 0; c < kSquare; ++c) to[c * to_stride + r] = rows[static_cast<long>(index[r]) * stride + c];
+    for (int c = 0; c < kSquare; ++c) to[c * to_stride + r] = rows[static_cast<std::int64_t>(index[r]) * stride + c];
   }
 }
 

@@ -23,7 +23,7 @@ inline __attribute__((always_inline)) void transpose_square(const float* from, l
 // The same for kSquare rows that `index` names.
 inline __attribute__((always_inline)) void gather_square(const float* rows, long stride, const std::uint32_t* index,
                                                          float* to, long to_stride) {
-  const auto row = [&](int i) { return _mm_loadu_ps(rows + static_cast<long>(index[i]) * stride); };
+  const auto row = [&](int i) { return _mm_loadu_ps(rows + static_cast<std::int64_t>(index[i]) * stride); };
   put_square(row(0), row(1), row(2), row(3), to, to_stride);
 }
 
