@@ -29,10 +29,10 @@ Run::Run(const Network& network, const Plan& plan, const Kernels& kernels, Works
       searches_(kernels, threads),
       state_(workspace.acquire_state()) {
   state_->category = category;
-  state_->sizes = network.sizes(cloud.points);
+  state_->sizes = network.sizes(cloud_.points);
   for (const std::size_t elements : state_->sizes) {
     if (elements > std::numeric_limits<std::uint32_t>::max()) {
-      throw InputError("a cloud of " + std::to_string(cloud.points) + " points with " + std::to_string(elements) +
+      throw InputError("a cloud of " + std::to_string(cloud_.points) + " points with " + std::to_string(elements) +
                        " neighbors, expected fewer than 2^32");
     }
   }
