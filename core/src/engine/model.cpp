@@ -28,6 +28,16 @@ bool ignores_copies(const Network& network) {
   return true;
 }
 
+// Does work(); an error names the cloud of the batch, counted from 0.
+template <class Work>
+void naming_cloud(std::size_t cloud, const Work& work) {
+  try {
+    work();
+  } catch (const InputError& error) {
+    throw InputError("cloud " + std::to_string(cloud) + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 Model::Model(Network network, const Kernels& kernels, bool plain, bool predicts_only)
@@ -105,14 +115,22 @@ void Model::predict(const float* numbers, std::size_t clouds, std::size_t points
   const std::size_t each = clouds_per_block(clouds, points, threads), items = (clouds + each - 1) / each;
   parallel_for(items, std::min<std::size_t>(threads, items), [&](std::size_t item) {
     const std::size_t first = item * each, end = std::min(first + each, clouds);
-    if (end - first == 1) return run(numbers + first * size, points, raw, 1, category, logits + first * written);
+    if (end - first == 1) {
+      return naming_cloud(
+          first, [&] { run(numbers + first * size, points, raw, 1, category, logits + first * written); });
+    }
     std::vector<Cloud> together;
     const std::size_t span = span_of(used_points(points));
     for (std::size_t i = first; i < end; ++i) {
       const float* cloud = numbers + i * size;
-      together.push_back(prepared_cloud(cloud, points, checked_points(cloud, points, raw), raw, span));
+      naming_cloud(i, [&] {
+        together.push_back(prepared_cloud(cloud, points, checked_points(cloud, points, raw), raw, span));
+      });
     }
     run_together(network_, plan_, kernels_, workspace_, together, span, category, logits + first * written);
+    for (std::size_t i = first; i < end; ++i) {
+      naming_cloud(i, [&] { expect_finite(logits + i * written, written); });
+    }
   });
 }
 

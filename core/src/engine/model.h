@@ -26,7 +26,7 @@ class Model {
 
   // Writes the logits of `clouds` clouds of `points` points each: one per class for each cloud or, if the network has
   // logits per point, for each point. category: the category of all clouds, -1 if the model has none. Throws
-  // InputError.
+  // InputError, which names one of several clouds, counted from 0.
   void predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads, int category,
                float* logits) const;
 

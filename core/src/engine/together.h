@@ -23,7 +23,7 @@ bool runs_together(const Network& network, const Plan& plan);
 std::size_t span_of(std::size_t points);
 
 // Writes the logits of normalized clouds, each split into one block of `span` lanes. Together they have at most as many
-// lanes as a block of the kernels. Throws InputError if logits are not finite.
+// lanes as a block of the kernels. The caller checks that the logits are finite.
 void run_together(const Network& network, const Plan& plan, const Kernels& kernels, Workspace& workspace,
                   const std::vector<Cloud>& clouds, std::size_t span, int category, float* logits);
 

@@ -265,6 +265,20 @@ void check_errors() {
     CHECK(refuses(10, 2));
     CHECK(!refuses(9, 1));
   }
+  // The first of the bad clouds of a batch is named.
+  for (const std::size_t points : {10u, 600u}) {
+    std::vector<float> clouds(8 * points * 3, 0.5f), all(8 * 7);
+    clouds[3 * points * 3 + 4] = clouds[6 * points * 3] = INFINITY;
+    for (const unsigned threads : {1u, 3u}) {
+      std::string message;
+      try {
+        model.predict(clouds.data(), 8, points, false, threads, -1, all.data());
+      } catch (const InputError& error) {
+        message = error.what();
+      }
+      CHECK_EQUAL(message, "cloud 3: point 1: inf, expected finite numbers");
+    }
+  }
   // The message shows that the numbers differ, also by one bit.
   const float right = network.golden[3];
   for (const float wrong : {right + 1, std::nextafter(right, INFINITY)}) {

@@ -169,17 +169,23 @@ void check_infinite_logits() {
   Network broken = network;
   broken.operations.back().weight.assign(9, 3e38f);
   broken.golden_tolerance = 1e300;
-  std::vector<float> cloud(3 * 600, 0.0f), logits(3 * 600);
-  cloud[3 * 599] = 1e30f;
+  std::vector<float> clouds(2 * 3 * 600, 0.0f), logits(2 * 3 * 600);
+  clouds.back() = 1e30f;
   for (const Kernels* kernels : available_kernels()) {
-    std::string input, file;
+    std::string file;
     const Model model(network, *kernels);
-    try {
-      model.predict(cloud.data(), 1, 600, true, 1, -1, logits.data());
-    } catch (const InputError& error) {
-      input = error.what();
-    }
-    CHECK_EQUAL(input, "logits that are not finite, expected a cloud with smaller coordinates");
+    const auto error_of = [&](const float* cloud, std::size_t count) -> std::string {
+      try {
+        model.predict(cloud, count, 600, true, 1, -1, logits.data());
+      } catch (const InputError& error) {
+        return error.what();
+      }
+      return "";
+    };
+    const std::string sentence = "logits that are not finite, expected a cloud with smaller coordinates";
+    CHECK_EQUAL(error_of(clouds.data(), 1), "");
+    CHECK_EQUAL(error_of(clouds.data() + 3 * 600, 1), sentence);
+    CHECK_EQUAL(error_of(clouds.data(), 2), "cloud 1: " + sentence);
     try {
       const Model refused(broken, *kernels);
     } catch (const FormatError& error) {
