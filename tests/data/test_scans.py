@@ -410,6 +410,16 @@ def test_options_of_scans_are_refused_for_other_data(table: Path):
             open_dataset(data, 64, scans=ScanOptions(block=5.0))
 
 
+def test_other_data_than_the_scans_of_a_network_are_refused(tmp_path: Path, table: Path):
+    """Without the name of an option, as the user gave none."""
+    data = opened(tiles(tmp_path / "tiles"), classes=table, points=32)
+    assert data.scans is not None
+    assert data.blocks is not None
+    options = ScanOptions.of_run(data.scans, data.blocks, 32)
+    with pytest.raises(UserError, match=r"^rooms: not labeled scans of your own, as the network was trained on; "):
+        open_dataset("rooms", 32, scans=options)
+
+
 def test_what_lies_beside_the_splits_is_named(tmp_path: Path, table: Path):
     for name in ("train/a.las", "test/b.las", "val/c.las", "d.las"):
         write_tile(tmp_path / "tiles" / name, Tile(0 if name == "train/a.las" else 1))

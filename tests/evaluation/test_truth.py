@@ -75,6 +75,19 @@ def test_labels_are_read_from_a_column_of_text(tmp_path: Path, lines: list[str],
     assert read_truth(file, read(file), file, rooms, None).tolist() == [3, 0, 12]
 
 
+@pytest.mark.parametrize("suffix", [".txt", ".npy"])
+def test_columns_without_names_need_a_header(tmp_path: Path, suffix: str):
+    rooms = open_model(GOLDEN / "rooms-semantic.bpn")
+    file = tmp_path / f"s{suffix}"
+    rows = np.array([row.split() for row in ROWS], float)
+    if suffix == ".npy":
+        np.save(file, rows)
+    else:
+        np.savetxt(file, rows)
+    with pytest.raises(UserError, match=r"; write one label per point, or a header such as x y z label$"):
+        read_truth(file, read(file), file, rooms, None)
+
+
 def test_a_comment_need_not_be_utf_8(tmp_path: Path):
     rooms = open_model(GOLDEN / "rooms-semantic.bpn")
     file = tmp_path / "s.txt"

@@ -148,6 +148,11 @@ def _open(
 
 
 def _require_no_scan_options(data: str, scans: ScanOptions | None) -> None:
+    if scans is not None and scans.layout is not None:  # the user named a network, not its options
+        raise UserError(
+            f"{data}: not labeled scans of your own, as the network was trained on; expected a folder or a file with "
+            "such scans; name one"
+        )
     if scans is not None and scans.given:
         raise UserError(f"{data}: not labeled scans of your own, which --{scans.given[0]} is for; leave it out")
 

@@ -25,11 +25,13 @@ _IN_LABELS = (".npy", ".label", ".labels", ".seg", ".txt")
 _TEXT_AT_ONCE = 1 << 24  # bytes
 
 
-def read_codes(file: Path, cloud: Cloud, name: str | None = None) -> np.ndarray:
+def read_codes(file: Path, cloud: Cloud, name: str | None = None, remedy: str | None = None) -> np.ndarray:
     """The label of each point of a cloud that was read from a file, (N,) int64.
 
     Labels are in the field `name`, else in the first of FIELDS that the cloud has, in upper or lower case, else in the
     file's `parallel_file`. UserError if there are none, or if they are not whole numbers from 0 to 65535.
+
+    remedy: what to do if there are none; None: an option of `train`.
 
     >>> cloud = Cloud(np.zeros((2, 3), np.float32), fields={"Label": np.array([3.0, 5.0])})
     >>> read_codes(Path("a.ply"), cloud).tolist()
@@ -50,12 +52,14 @@ def read_codes(file: Path, cloud: Cloud, name: str | None = None) -> np.ndarray:
                 "file away, or name the column when you train (`train --labels`)"
             )
     if name is not None:
-        raise UserError(f"{file}: has no field '{name}'; expected one of {_names(cloud.fields)}; name one of these")
+        raise UserError(
+            f"{file}: has no field '{name}'; expected one of {_names(cloud.fields)}; {remedy or 'name one of these'}"
+        )
     if labels is None:
         raise UserError(
             f"{file}: no labels found, its fields are {_names(cloud.fields)}; expected a field {', '.join(FIELDS)}, or "
             f"a file {', '.join(path.name for path in _beside(file) if path != file)} beside it or in a folder "
-            f"'labels' beside its folder; add one of these, or train with {_option(cloud)}"
+            f"'labels' beside its folder; {remedy or f'add one of these, or train with {_option(cloud)}'}"
         )
     codes = read_label_file(labels, file, len(cloud.points) + cloud.dropped)
     return codes if cloud.kept is None else codes[cloud.kept]

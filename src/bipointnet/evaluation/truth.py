@@ -50,7 +50,9 @@ def _codes(path: Path, points: int, file: Path, predictor: Predictor) -> np.ndar
     if suffix in (".label", ".labels", ".seg") or (suffix in clouds.UNNAMED and not _has_columns(path)):
         return read_label_file(path, file, points)
     cloud = clouds.read(path, columns=training_columns(facts, path))
-    codes = read_codes(path, cloud, facts.labels if facts is not None else None)
+    name = facts.labels if facts is not None else None
+    remedy = f"write one label per point, or a header such as x y z {name or 'label'}"
+    codes = read_codes(path, cloud, name, remedy)
     if len(codes) + cloud.dropped != points:
         raise UserError(
             f"{path}: holds {len(codes) + cloud.dropped} points, expected {points} as in {file}; name the file "
