@@ -1,7 +1,10 @@
 """One predictor for runs, checkpoints and packed models: all give the network's own answers."""
 
 import json
+import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import torch
 
 import bipointnet
 from bipointnet.config import Config
+from bipointnet.data.clouds import Cloud
 from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.data.normalize import normalize
 from bipointnet.data.reading import fingerprint
@@ -313,6 +317,41 @@ def test_inspection_counts_what_a_vanilla_pointnet_has(classifier, tmp_path):
     sizes = inspection.packed_sizes(bipointnet.load(tmp_path / "m.bpn"))
     assert sizes["bytes"] == size
     assert sizes["ratio"] == pytest.approx(sizes["fp32"] / size, abs=0.01)
+
+
+@pytest.mark.parametrize(("allowed", "expected"), [(1, 1), (5, 5), (5000, 1024)])
+def test_predictions_use_the_cores_that_the_process_may_use(monkeypatch, allowed, expected):
+    """Not all of the machine, and no more threads than the core accepts."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(allowed)))
+    predictor = open_model(GOLDEN / "shapes.bpn")
+    assert isinstance(predictor, PackedPredictor)
+    assert predictor.threads == expected
+
+
+def test_files_are_read_ahead_on_the_cores_that_the_process_may_use(monkeypatch):
+    """And reduced there to the points that the network reads."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
+    rng, names, threads = np.random.default_rng(0), [], set()
+    prepare = from_file.prepare
+
+    def read(name: str) -> Cloud:
+        names.append(name)
+        return Cloud(rng.normal(size=(300, 3)).astype(np.float32))
+
+    def prepared(*arguments: Any) -> from_file.Prepared:
+        threads.add(threading.current_thread())
+        return prepare(*arguments)
+
+    monkeypatch.setattr(from_file, "prepare", prepared)
+    predictor = open_model(GOLDEN / "shapes.bpn")
+    rows = from_file.classify_files(predictor, [Input(str(i)) for i in range(20)], 1, read)
+    assert next(rows).file == "0"
+    assert len(names) <= 3
+    assert [row.file for row in rows] == [str(i) for i in range(1, 20)]
+    assert len(threads) == 1
+    assert threading.current_thread() not in threads
 
 
 def test_a_run_is_evaluated_on_the_files_it_held_out(classifier, tmp_path):

@@ -1,6 +1,5 @@
 """Predictions for a file with one cloud: the class of the cloud, or the class of each of its points."""
 
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 from bipointnet.data import clouds, scan_files
 from bipointnet.data.clouds import Cloud
 from bipointnet.data.las_units import UNITS
+from bipointnet.data.reading import cores
 from bipointnet.data.shuffle import Ranks
 from bipointnet.data.up_axis import rotate_up
 from bipointnet.errors import UserError, describe_os_error
@@ -76,21 +76,24 @@ def classify_files(
 
     A file that cannot be read does not keep the others from being classified.
     """
-    for name, cloud in _read_ahead(inputs, read):
-        if isinstance(cloud, FileError):
-            yield cloud
+    # Only the points that the network reads wait for it, not the whole cloud.
+    for name, prepared in _read_ahead(inputs, lambda name: prepare(predictor, read(name), name, up)):
+        if isinstance(prepared, FileError):
+            yield prepared
             continue
         predictor.prepare()  # a network that cannot be loaded is not the file's fault
         try:
-            yield classify_cloud(predictor, cloud, name, top, up)
+            yield _classified(predictor, prepared, name, top)
         except UserError as failure:
             yield FileError(name, str(failure))
 
 
-def _read_ahead(inputs: Iterable[Input], read: Callable[[str], Cloud]) -> Iterator[tuple[str, Cloud | FileError]]:
-    """Each name with its cloud, or with what is wrong. The readers of files leave Python's lock to others."""
+def _read_ahead(
+    inputs: Iterable[Input], read: Callable[[str], "Prepared"]
+) -> Iterator[tuple[str, "Prepared | FileError"]]:
+    """Each name with what is read, or with what is wrong. The readers of files leave Python's lock to others."""
 
-    def attempt(name: str, error: str | None) -> Cloud | FileError:
+    def attempt(name: str, error: str | None) -> Prepared | FileError:
         if error is not None:
             return FileError(name, error)
         try:
@@ -98,18 +101,18 @@ def _read_ahead(inputs: Iterable[Input], read: Callable[[str], Cloud]) -> Iterat
         except (UserError, OSError) as failure:
             return FileError(name, describe_os_error(failure) if isinstance(failure, OSError) else str(failure))
 
-    workers = os.cpu_count() or 1
+    workers = cores()
     with ThreadPoolExecutor(workers) as pool:
-        waiting: deque[tuple[str, Future[Cloud | FileError]]] = deque()
+        waiting: deque[tuple[str, Future[Prepared | FileError]]] = deque()
         try:
             for name, error in inputs:
                 waiting.append((name, pool.submit(attempt, name, error)))
                 if len(waiting) > workers:
-                    first, cloud = waiting.popleft()
-                    yield first, cloud.result()
+                    first, prepared = waiting.popleft()
+                    yield first, prepared.result()
             while waiting:
-                first, cloud = waiting.popleft()
-                yield first, cloud.result()
+                first, prepared = waiting.popleft()
+                yield first, prepared.result()
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -125,7 +128,10 @@ def classify_cloud(
     The network reads the points that the core would keep; a mesh is sampled. The C++ tool bipointnet-run reads the same
     points.
     """
-    prepared = prepare(predictor, cloud, name, up)
+    return _classified(predictor, prepare(predictor, cloud, name, up), name, top)
+
+
+def _classified(predictor: Predictor, prepared: "Prepared", name: str, top: int) -> FilePrediction:
     probabilities = predictor.predict(prepared.points[None])[0]
     best = np.argsort(-probabilities, kind="stable")[:top]
     chosen = [(predictor.classes[index], float(probabilities[index])) for index in best]

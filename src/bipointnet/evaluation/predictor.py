@@ -4,7 +4,6 @@
 computes its first prediction: a mistake in a path or a data set is reported before that.
 """
 
-import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +15,7 @@ import numpy as np
 from bipointnet.config import Config, from_mapping
 from bipointnet.data.blocks import BlockLayout
 from bipointnet.data.dataset import TrainedOn
+from bipointnet.data.reading import cores
 from bipointnet.data.scan_choices import ScanOptions
 from bipointnet.data.scan_facts import ScanFacts, recorded_facts
 from bipointnet.errors import UserError
@@ -293,7 +293,7 @@ def _trained_on(facts: dict[str, Any]) -> tuple[tuple[str, str], ...] | None:
 
 
 def _open_packed(path: Path) -> PackedPredictor:
-    return packed_predictor(runtime.load(path), path, os.cpu_count() or 1)
+    return packed_predictor(runtime.load(path), path, min(cores(), runtime.MOST_THREADS))
 
 
 def packed_predictor(model: runtime.Model, path: Path, threads: int) -> PackedPredictor:

@@ -25,12 +25,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bipointnet import __version__, _core
+from bipointnet.data.reading import cores
 from bipointnet.data.shapes import held_out
 from bipointnet.errors import UserError
 from bipointnet.extras import installed
 from bipointnet.runtime import reference
 from bipointnet.runtime.float_twin import Step, Weights, float_twin, numpy_twin, onnx_twin, random_weights
-from bipointnet.runtime.model import MOST_POINTS, Model, load
+from bipointnet.runtime.model import MOST_POINTS, MOST_THREADS, Model, load
 from bipointnet.runtime.operations import float_bytes
 from bipointnet.runtime.progress import Progress, no_progress
 
@@ -176,7 +177,7 @@ def bench(
     calls = {**isas, "predict": _predict_call(model, cloud, threads), **peers}
     times = take_turns(calls, rounds, lambda done, of: progress(done, total))
     # Batches are timed separately: one call takes as long as dozens of the others.
-    many = threads if threads > 1 else _cores()
+    many = threads if threads > 1 else min(cores(), MOST_THREADS)
     batch = bench_batch(model, points, many, batch_rounds, lambda done, of: progress(total - of + done, total))
     median = {name: _microseconds(t.repeated, 0.5) for name, t in times.items()}
     speedup = {isa: {peer: round(median[peer] / median[isa], 2) for peer in peers} for isa in isas}
@@ -227,7 +228,7 @@ def cpu_name() -> str:
 
 def machine() -> dict[str, Any]:
     """The machine, as a report names it."""
-    return {"cpu": cpu_name(), "cores": _cores(), "system": platform.platform()}
+    return {"cpu": cpu_name(), "cores": cores(), "system": platform.platform()}
 
 
 def _microseconds(seconds: np.ndarray, quantile: float) -> float:
@@ -268,10 +269,6 @@ def _check(name: str, found: np.ndarray, expected: np.ndarray) -> None:
     error = float(np.abs(found.reshape(-1) - expected.reshape(-1)).max() / max(np.abs(expected).max(), 1e-6))
     if not error < tolerance:
         raise RuntimeError(f"{name}: logits differ by {error:.3g} of the largest; expected less than {tolerance}")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def versions(peers: Iterable[str]) -> dict[str, str]:

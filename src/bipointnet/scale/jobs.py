@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bipointnet import __version__
+from bipointnet.data.reading import cores
 from bipointnet.data.scan_files import JOB
 from bipointnet.errors import UserError
 from bipointnet.evaluation.inputs import STDIN, Input
@@ -149,7 +150,7 @@ class Job:
     def _rows(self, paths: Sequence[str]) -> Iterator[list[Row]]:
         if not paths:
             return iter(())
-        workers = self.workers or _cores()
+        workers = self.workers or cores()
         chunk = max(1, min(self.chunk, len(paths) // (_ROUNDS * workers)))
         chunks = [list(paths[start : start + chunk]) for start in range(0, len(paths), chunk)]
         if self.engine == "ray":
@@ -242,7 +243,3 @@ def _in_utf8(found: Input) -> Input:
     if readable == found.name:
         return found
     return Input(readable, f"{readable}: its name is not UTF-8; expected UTF-8, as in Parquet; rename the file")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
