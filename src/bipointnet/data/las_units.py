@@ -21,7 +21,6 @@ UNITS = {"m": Unit("meters", 1.0), "ft": Unit("feet", 0.3048), "us-ft": Unit("US
 
 _PROJECTION = b"LASF_Projection"  # the user of the records with the coordinate system
 _GEO_KEYS, _WKT = 34735, 2112
-_MOST_RECORDS = 10_000  # a file has at most hundreds; the count of a damaged one would be followed for minutes
 _MOST_WKT = 1 << 20
 _GEOGRAPHIC = 2  # the model type of longitude and latitude
 _MODEL_TYPE, _PLANE_UNITS, _HEIGHT_UNITS = 1024, 3076, 4099  # GeoTIFF keys

@@ -10,6 +10,7 @@ import numpy as np
 
 from bipointnet.data import clouds
 from bipointnet.data.gltf_files import buffer_files
+from bipointnet.data.parsed import unreadable
 from bipointnet.data.summary import Skipped
 from bipointnet.errors import UserError
 
@@ -131,10 +132,6 @@ def size_and_time(file: Path) -> tuple[int, int]:
     except OSError as error:
         raise unreadable(file, error) from error
     return status.st_size, status.st_mtime_ns
-
-
-def unreadable(path: Path, error: OSError) -> UserError:
-    return UserError(f"{path}: cannot be read ({error.strerror}); check the file and its permissions")
 
 
 def rng_of(name: str, seed: int) -> np.random.Generator:

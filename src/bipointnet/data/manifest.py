@@ -23,6 +23,7 @@ from typing import Any
 from bipointnet.data import clouds
 from bipointnet.data.listing import SPLITS, split_of
 from bipointnet.data.own import Found, Source
+from bipointnet.data.parsed import unreadable
 from bipointnet.data.summary import first_names
 from bipointnet.errors import UserError
 
@@ -80,7 +81,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from error
+        raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: is not text in UTF-8; save the manifest as CSV in UTF-8 or as JSON") from error
 

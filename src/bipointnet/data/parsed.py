@@ -1,4 +1,4 @@
-"""What the readers of files share: the content of a file before the core checks it, and an error."""
+"""What the readers of files share: the content of a file before the core checks it, and errors."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -38,11 +38,3 @@ def not_whole(path: Path, error: BaseException) -> str:
     """What is wrong with a file that a library could not parse; the library's own words are part of it."""
     reason = " ".join(str(error).split())[:120] or type(error).__name__
     return f"is not a whole {path.suffix.lower()} file ({reason}); check that its suffix is right, or export it again"
-
-
-def is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

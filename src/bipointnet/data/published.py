@@ -8,7 +8,7 @@ import numpy as np
 
 from bipointnet.data.clouds import require_finite, require_points
 from bipointnet.data.dataset import Split
-from bipointnet.data.listing import unreadable
+from bipointnet.data.parsed import unreadable
 from bipointnet.errors import UserError
 from bipointnet.extras import install_hint
 

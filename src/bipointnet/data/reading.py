@@ -18,7 +18,8 @@ from bipointnet.data import clouds
 from bipointnet.data.cache import Entry, load_entry, prune, save_entry
 from bipointnet.data.dataset import Split
 from bipointnet.data.gltf_files import buffer_files
-from bipointnet.data.listing import Listing, name_below, rng_of, size_and_time, unreadable
+from bipointnet.data.listing import Listing, name_below, rng_of, size_and_time
+from bipointnet.data.parsed import unreadable
 from bipointnet.data.summary import Skipped, first_names
 from bipointnet.errors import UserError
 
