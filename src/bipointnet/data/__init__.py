@@ -14,7 +14,7 @@ from bipointnet.data.listing import subfolders
 from bipointnet.data.own import Found, open_own
 from bipointnet.data.scan_choices import ScanOptions
 from bipointnet.data.scans import open_scans
-from bipointnet.data.summary import Summary, class_sizes
+from bipointnet.data.summary import Summary, class_sizes, first_names
 from bipointnet.errors import UserError
 
 BUILT_IN = ("shapes", "rooms", "outdoors")
@@ -247,5 +247,4 @@ def _content(path: Path) -> str:
     names = sorted(entry.name + "/" * entry.is_dir() for entry in path.iterdir())
     if not names:
         return "the folder is empty"
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"the folder holds {', '.join(names[:5])}{more}"
+    return f"the folder holds {first_names(names)}"

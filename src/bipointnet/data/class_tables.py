@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bipointnet.data.summary import first_names
 from bipointnet.errors import UserError
 
 ASPRS = {
@@ -90,8 +91,8 @@ class ClassTable:
         listed = [f"{code} ({counts[code]:,} point{'s' * (counts[code] != 1)})" for code in lost]
         added = f'name each in a table given with --classes, for example {lost[0]} = "car", or {lost[0]} = "{_IGNORE}"'
         raise UserError(
-            f"{source}: holds codes without a class: {some(listed)}; expected "
-            f"{some([str(code) for group in self.codes for code in group])}; {remedy or added}"
+            f"{source}: holds codes without a class: {first_names(listed, _SHOWN)}; expected "
+            f"{first_names((str(code) for group in self.codes for code in group), _SHOWN)}; {remedy or added}"
         )
 
     def index_of(self, codes: np.ndarray, source: str | Path, remedy: str | None = None) -> np.ndarray:
@@ -145,7 +146,7 @@ def standard_table(found: Mapping[int, int]) -> ClassTable:
     """
     unnamed = sorted(int(code) for code in found if code not in ASPRS)
     if unnamed:
-        codes = some([f"{code} ({found[code]:,} points)" for code in unnamed])
+        codes = first_names((f"{code} ({found[code]:,} points)" for code in unnamed), _SHOWN)
         raise UserError(
             f"codes without a standard name: {codes}; expected 0 to {max(ASPRS)}; name all codes in a TOML table given "
             'with --classes, one per line, for example 64 = "car"'
@@ -238,13 +239,3 @@ def _check_spelling(path: Path, name_of: dict[int, str]) -> None:
                 f"{path}: the classes '{other}' and '{name}' differ only in upper and lower case, expected one name or "
                 "two different ones; rename one"
             )
-
-
-def some(words: list[str]) -> str:
-    """The first words, and how many more there are.
-
-    >>> some(["1", "2"])
-    '1, 2'
-    """
-    more = len(words) - _SHOWN
-    return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

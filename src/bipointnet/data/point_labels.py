@@ -11,8 +11,9 @@ import numpy as np
 
 from bipointnet.data import clouds
 from bipointnet.data.arrays import load_array
-from bipointnet.data.class_tables import HIGHEST_CODE, some
+from bipointnet.data.class_tables import HIGHEST_CODE
 from bipointnet.data.clouds import Cloud
+from bipointnet.data.summary import first_names
 from bipointnet.errors import UserError
 
 FIELDS = (
@@ -23,6 +24,7 @@ FIELDS = (
 _BESIDE = (".labels", ".label", ".npy", "_labels.npy", ".labels.npy", ".seg")
 _IN_LABELS = (".npy", ".label", ".labels", ".seg", ".txt")
 _TEXT_AT_ONCE = 1 << 24  # bytes
+_SHOWN = 8  # fields in a sentence
 
 
 def read_codes(file: Path, cloud: Cloud, name: str | None = None, remedy: str | None = None) -> np.ndarray:
@@ -213,4 +215,4 @@ def _whole(values: np.ndarray, source: str) -> np.ndarray:
 
 
 def _names(fields: Iterable[str]) -> str:
-    return some(list(fields)) or "(none)"
+    return first_names(fields, _SHOWN) or "(none)"

@@ -7,6 +7,7 @@ import numpy as np
 
 from bipointnet.data import BUILT_IN, DATASETS, fold_names, layout_name, open_dataset
 from bipointnet.data.dataset import PointClouds
+from bipointnet.data.summary import first_names
 from bipointnet.data.up_axis import rotate_up
 from bipointnet.errors import UserError
 from bipointnet.evaluation import metrics, segmentation
@@ -70,7 +71,9 @@ def require_matching_data(data: str, clouds: PointClouds, predictor: Predictor) 
         missing = [name for name in predictor.classes if name not in found]
         unknown = [name for name in found if name not in predictor.classes]
         differences = [
-            f"{title} {_listed(names)}" for title, names in (("lacks", missing), ("adds", unknown)) if names
+            f"{title} {first_names(names, MOST_LISTED)}"
+            for title, names in (("lacks", missing), ("adds", unknown))
+            if names
         ] or ["has them in another order"]
         raise UserError(
             f"{data}: its {len(found)} classes are not the {len(predictor.classes)} of "
@@ -82,11 +85,6 @@ def require_matching_data(data: str, clouds: PointClouds, predictor: Predictor) 
             f"{data}: {clouds.channels} channels per point; expected the {predictor.channels} that {predictor.path} "
             "was trained with"
         )
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
-    return ", ".join(names[:MOST_LISTED]) + more
 
 
 def open_test_data(
