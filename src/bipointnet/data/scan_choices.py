@@ -127,29 +127,30 @@ def choose_table(
     return table
 
 
-def without_bare(
+def without_unclassified(
     sources: Sequence[Source], surveys: Sequence[Survey]
 ) -> tuple[list[Source], list[Survey], list[Skipped]]:
     """The files with a classification, what is known about each, and the others; all files if none has one."""
     pairs = list(zip(sources, surveys, strict=True))
-    good = [(source, survey) for source, survey in pairs if not _is_bare(source, survey)] or pairs
+    good = [(source, survey) for source, survey in pairs if not _is_unclassified(source, survey)] or pairs
     kept = [source for source, _ in good]
     skipped = [Skipped(source.name, "no classification") for source in sources if source not in kept]
     return kept, [survey for _, survey in good], skipped
 
 
-def _is_bare(source: Source, survey: Survey) -> bool:
+def _is_unclassified(source: Source, survey: Survey) -> bool:
     """Whether a LAS file has no labels: all its points have the codes 0 or 1, and no other file has labels for it."""
-    bare = source.file.suffix.lower() in LAS and survey.codes.keys() <= set(_UNCLASSIFIED)
-    return bare and parallel_file(source.file) is None
+    has_no_codes = source.file.suffix.lower() in LAS and survey.codes.keys() <= set(_UNCLASSIFIED)
+    return has_no_codes and parallel_file(source.file) is None
 
 
 def _require_classified(sources: Sequence[Source], surveys: Sequence[Survey]) -> None:
-    bare = [source.name for source, survey in zip(sources, surveys, strict=True) if _is_bare(source, survey)]
-    if bare:
-        what = "has" if len(bare) == 1 else "have"
+    pairs = zip(sources, surveys, strict=True)
+    names = [source.name for source, survey in pairs if _is_unclassified(source, survey)]
+    if names:
+        what = "has" if len(names) == 1 else "have"
         raise UserError(
-            f"{first_names(bare)}: {what} no classification, all points have the code 0 or 1; expected classified "
+            f"{first_names(names)}: {what} no classification, all points have the code 0 or 1; expected classified "
             "scans; leave unclassified ones out, or name the column that holds the labels with --labels"
         )
 

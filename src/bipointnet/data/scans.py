@@ -30,7 +30,7 @@ from bipointnet.data.scan_choices import (
     choose_table,
     divide,
     require_columns,
-    without_bare,
+    without_unclassified,
 )
 from bipointnet.data.scan_facts import ScanFacts
 from bipointnet.data.scan_files import KIND, Scan, ScanReader, find_scans
@@ -55,8 +55,8 @@ def open_scans(data: Path, options: ScanOptions, seed: int = 0, skip_bad: bool =
     reader = ScanReader(options.fields, options.labels, options.columns, options.unit)
     sources, surveys, bad = survey_all(found, reader, skip_bad)
     if skip_bad and options.labels is None:
-        sources, surveys, bare = without_bare(sources, surveys)
-        bad += bare
+        sources, surveys, unclassified = without_unclassified(sources, surveys)
+        bad += unclassified
     table = choose_table(found, sources, surveys, options)
     split = choose_split(found, sources, options)
     train_files, test_files = divide(found, sources, split, seed)
@@ -225,9 +225,9 @@ def _notes(
         listed = ", ".join(f"code {code} ({count:,} points)" for code, count in ignored.items())
         notes.append(f"neither learned nor evaluated: {listed}")
     if codes[_GROUND] and all(source.file.suffix.lower() in LAS for source in sources):
-        bare = [source.name for source, survey in zip(sources, surveys, strict=True) if not survey.codes[_GROUND]]
-        if bare:
+        no_ground = [source.name for source, survey in zip(sources, surveys, strict=True) if not survey.codes[_GROUND]]
+        if no_ground:
             notes.append(
-                f"no point has the code 2 (ground), unlike in other files; check their labels: {first_names(bare)}"
+                f"no point has the code 2 (ground), unlike in other files; check their labels: {first_names(no_ground)}"
             )
     return tuple(notes)
