@@ -14,9 +14,9 @@ from bipointnet.errors import UserError
 class ScanFacts:
     """The classes and the split of labeled scans, as a checkpoint and a packed model keep them.
 
-    table: the classes and their codes. labels: the column with the labels, or None. columns: names of the
-    columns of files without names. split: "files" or "place". unit: of
-    the coordinates, or None. density: points per square meter, the median over cells with points.
+    table: the classes and their codes. labels: the column that holds the labels, or None. columns: the names of the
+    columns of text and npy files, which have none. split: "files" or "place". unit: of the coordinates, or None.
+    density: points per square meter, the median over cells with points.
 
     >>> from bipointnet.data.class_tables import numbered_table
     >>> facts = ScanFacts(numbered_table({3, 5}), None, (), "files", None, 12.5)
