@@ -195,7 +195,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing_behind(parts, rooms, tmp_p
             "has no class 'Unicorn' to segment; expected one of: Airplane",
         ),
         (["--task", "semantic"], "has no labeled scans; expected data such as rooms; use --task part"),
-        (["--task", "semantic", "--fold", "each"], "has no folds; expected S3DIS; leave --fold out"),
+        (["--task", "semantic", "--fold", "each"], "has no folds, unlike S3DIS; found fold 'each'; leave"),
         (["--task", "semantic", "--fold", "Area_1"], "has no folds, unlike S3DIS; found fold 'Area_1'"),
     ],
 )

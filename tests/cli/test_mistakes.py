@@ -119,6 +119,10 @@ MISTAKES = {
         ["predict", "nan.xyz", "-m", GOLDEN / "shapes.bpn", "-o", "rows", "--top", "3"],
         ["--top is 3 with -o", "leave it out"],
     ),
+    "each fold of rooms": (
+        ["train", "rooms", "--task", "semantic", "--fold", "each"],
+        ["rooms: has no folds, unlike S3DIS; found fold 'each'"],
+    ),
     "channels of published scans, for each fold": (
         ["train", "areas", "--task", "semantic", "--fold", "each", "--channels", "rgb"],
         ["areas: not labeled scans of your own", "--channels"],

@@ -292,14 +292,14 @@ def _train_each(given: dict[str, Any], settings: Config, data: str, folder: Path
             "`each` trains one network after another; found torchrun; start it without torchrun, or name one category "
             "or fold"
         )
-    from bipointnet.data import fold_names, open_dataset
+    from bipointnet.data import fold_names, open_dataset, require_no_fold
 
     clouds = open_dataset(data, settings.points) if settings.category else None
     if clouds is not None:
         print_summary(clouds)
     folds = [] if settings.category else fold_names(data)
     if clouds is None and not folds:
-        raise UserError(f"{data}: has no folds; expected S3DIS; leave --fold out")
+        require_no_fold(data, settings.fold)
     import_whole("torch")
     from bipointnet.training.cross_validation import every_category, every_fold
 

@@ -120,31 +120,33 @@ def _open(
 ) -> tuple[PointClouds, str]:
     """The data set and the name of its layout."""
     if data in BUILT_IN:
-        if fold is not None:
-            raise UserError(f"{data}: has no folds; found fold {fold!r}; leave --fold out")
+        require_no_fold(data, fold)
         if skip_bad:
             raise UserError(f"{data}: built in; --skip-bad is for files of your own; leave it out")
         _require_no_scan_options(data, scans)
         return _built_in(data, points), "built in"
     if scans is not None and not _is_published(data):
-        if fold is not None:
-            raise UserError(f"{data}: has no folds, unlike S3DIS; found fold {fold!r}; leave --fold out")
+        require_no_fold(data, fold)
         return open_scans(Path(data), scans, seed, skip_bad), "scans"
     _require_no_scan_options(data, scans)
     name, place = _find(data)
     layout = DATASETS[name]
     if layout.find:
-        if fold is not None:
-            raise UserError(f"{place}: has no folds, unlike S3DIS; found fold {fold!r}; leave --fold out")
+        require_no_fold(place, fold)
         return open_own(layout.find(place), points, seed, trained, skip_bad), name
     if skip_bad:
         raise UserError(f"{place}: a published data set; --skip-bad is for files of your own; leave it out")
     if name == "s3dis":
         return s3dis.s3dis(place, points, seed, fold), name
-    if fold is not None:
-        raise UserError(f"{place}: has no folds, unlike S3DIS; found fold {fold!r}; leave --fold out")
+    require_no_fold(place, fold)
     assert layout.open is not None
     return layout.open(place, points, seed), name
+
+
+def require_no_fold(source: str | Path, fold: str | None) -> None:
+    """UserError for a fold of data that have none."""
+    if fold is not None:
+        raise UserError(f"{source}: has no folds, unlike S3DIS; found fold {fold!r}; leave --fold out")
 
 
 def _require_no_scan_options(data: str, scans: ScanOptions | None) -> None:
