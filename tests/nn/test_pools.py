@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bipointnet.evaluation.metrics import bit_entropy
-from bipointnet.nn import EntropyMax, EntropyMean, MaxPool, MeanPool, MeasuredMax, calibrate, delta
+from bipointnet.nn import EntropyMax, EntropyMean, MaxPool, MeanPool, MeasuredMax, ScatterPool, calibrate, delta
 
 KNOWN = {20: 1.8242, 64: 2.2983, 1024: 3.2044, 2048: 3.3988, 4096: 3.5840}
 
@@ -90,3 +90,16 @@ def test_measured_max_subtracts_the_median_of_the_first_batch():
     calibrate(pool, x)
     assert (pool(x) >= 0).float().mean() == pytest.approx(0.5, abs=0.01)
     assert "shift" in pool.state_dict()
+
+
+@pytest.mark.parametrize("name", ["scatter_reduce", "scatter_reduce_", "index_reduce", "index_reduce_"])
+@pytest.mark.parametrize("before", [-math.inf, 0.0])
+def test_a_scattered_mean_has_the_elements_only(name, before):
+    torch.manual_seed(0)
+    x, group = torch.randn(40, 6), torch.arange(40) % 3
+    index = group if name.startswith("index") else group.unsqueeze(1).expand(40, 6)
+    found = ScatterPool("ema-avg").reduce(
+        getattr(torch.Tensor, name), (torch.full((4, 6), before), 0, index, x, "amax"), {"include_self": True}
+    )
+    expected = torch.stack([x[group == t].mean(0) for t in range(3)] + [torch.full((6,), before)])
+    torch.testing.assert_close(found, expected)

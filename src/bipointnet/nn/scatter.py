@@ -63,7 +63,9 @@ class ScatterPool(nn.Module, Calibrated):
         places = _ARGUMENTS[name]
         if isinstance(self.pool, MeanPool):
             args = tuple("mean" if i == places["reduce"] else a for i, a in enumerate(args))
-            return function(*args, **{key: "mean" if key == "reduce" else a for key, a in kwargs.items()})
+            kwargs = {key: "mean" if key == "reduce" else a for key, a in kwargs.items()}
+            # A maximum may start from the values before, such as -inf; a mean has the elements only.
+            return function(*args, **kwargs | ({} if name == "segment_reduce" else {"include_self": False}))
         in_place = function.__name__.endswith("_")
         # The gradient needs the maxima, so an in-place function works on a copy, and the copy is shifted.
         maxima = function(*([args[0].clone(), *args[1:]] if in_place else args), **kwargs)
