@@ -8,13 +8,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from conftest import blobs, write_clouds
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
+import bipointnet
 from bipointnet.analysis import study as analysis
 from bipointnet.analysis.doubling import degrees, double_scales
 from bipointnet.cli import common, main
@@ -70,6 +73,30 @@ def by_hand(model: Small, clouds: np.ndarray) -> dict[str, tuple[np.ndarray, np.
     pooled = (z / math.sqrt(1 + 1e-5)).max(axis=1)
     last = w["last.alpha"] * (signs(pooled) @ signs(w["last.weight"] - w["last.weight"].mean()).T)
     return {"wide": (x, wide), "pooled.linear": (wide, z), "last": (pooled, last)}
+
+
+class StrictDevices(TorchFunctionMode):
+    """Refuses what a GPU refuses: tensors that were not copied to the CPU as arrays, labels that were not moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moved: list[torch.Tensor] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        read = {"numpy": args[:1], "cross_entropy": args[1:2]}.get(name, ())
+        assert all(any(x is moved for moved in self.moved) for x in read), name
+        output = func(*args, **(kwargs or {}))
+        self.moved += [output] if name in ("cpu", "to") else []
+        return output
+
+
+def test_a_network_on_another_device_is_analyzed():
+    torch.manual_seed(0)
+    network = PointNet(num_classes=4, linear="lsr", pool="ema-max").eval()
+    with StrictDevices():
+        found = bipointnet.analyze(network, torch.rand(8, 16, 3), labels=torch.arange(8) % 4)
+    assert [transform.size for transform in found.transforms] == [3, 64]
 
 
 def test_a_network_by_hand(small):

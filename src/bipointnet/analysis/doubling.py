@@ -57,7 +57,7 @@ def double_scales(
         with torch.enable_grad():
             logits = logits_of(model(*inputs))
             rows = logits.reshape(len(logits), -1)
-            loss = F.cross_entropy(rows, answers if labels is None else labels)
+            loss = F.cross_entropy(rows, answers if labels is None else labels.to(rows.device))
             weights = [layers[name].weight for name in names]
             gradients = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
         return logits.detach(), dict(zip(names, gradients, strict=True))

@@ -299,4 +299,4 @@ def _layer(
 
 def _transform(name: str, matrices: Tensor) -> Transform:
     norm = torch.linalg.matrix_norm(matrices, ord=2).mean().item()
-    return Transform(name, matrices.shape[-1], orthogonality(matrices).item(), norm, matrices.numpy())
+    return Transform(name, matrices.shape[-1], orthogonality(matrices).item(), norm, matrices.cpu().numpy())
