@@ -89,6 +89,15 @@ def test_methods_and_attributes_stay():
         report_of(model)
 
 
+def test_a_network_is_not_binarized_again():
+    _, network, given = converted("functions")
+    for example in (None, given):
+        with pytest.raises(UserError, match=r"ClassicPointNet was made by binarize, .* binarize the float network"):
+            binarize(network, example=example)
+        with pytest.raises(UserError, match="0 was made by binarize"):
+            binarize(nn.Sequential(network, nn.Linear(40, 4)), example=example)
+
+
 def test_a_module_of_the_network_can_run_alone():
     torch.manual_seed(0)
     network = binarize(ClassicPointNet()).eval()

@@ -33,6 +33,7 @@ from bipointnet.convert.methods import Methods
 from bipointnet.convert.rebuild import rebuild
 from bipointnet.convert.record import record
 from bipointnet.convert.report import Report, Row, bits
+from bipointnet.convert.substitute import Substituted
 from bipointnet.convert.trace import TracedNetwork, Untraceable, copy_unfused, trace
 from bipointnet.convert.zero_one import center_zero_one
 from bipointnet.errors import UserError
@@ -103,6 +104,11 @@ def _require_network(model: Any) -> None:
         raise UserError(
             f"binarize: model is a {type(model).__name__}, expected a network that is not compiled or wrapped; "
             "give the network inside, and wrap the result"
+        )
+    again = next((name or type(m).__name__ for name, m in model.named_modules() if isinstance(m, Substituted)), None)
+    if again is not None:
+        raise UserError(
+            f"binarize: {again} was made by binarize, expected a float network; binarize the float network once more"
         )
     lazy = [name for name, p in model.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
     if lazy:
