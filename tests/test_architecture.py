@@ -23,8 +23,8 @@ MODULES = {
     "analysis": "__init__ doubling figures runs study theory",
     "cli": "__init__ analyze bench common demo eval export inspect models predict reproduce segment sweep train verify "
     "web",
-    "convert": "__init__ binarize check decide graph layers methods pools rebuild record report sites substitute trace "
-    "zero_one",
+    "convert": "__init__ binarize check decide generators graph layers methods pools rebuild record report sites "
+    "substitute trace zero_one",
     "data": "__init__ arrays blocks cache child_process class_tables cloud_facts clouds corruptions dataset folder "
     "furniture generated gltf_files houses las_files las_header las_parts las_units library_files listing manifest "
     "modelnet normalize objects outdoors own parsed ply_files ply_header ply_parts point_labels published "

@@ -9,6 +9,7 @@ from torch import nn
 
 from bipointnet import UserError, binarize
 from bipointnet.convert import report_of
+from bipointnet.models import PointNet
 from bipointnet.nn import (
     METHODS,
     BinaryLinear,
@@ -257,3 +258,22 @@ def test_a_bias_is_dropped_only_if_the_method_has_none():
     bnn = binarize(model, METHODS["bnn"])
     assert torch.equal(bnn.state_dict()["0.3.bias"], model.state_dict()["0.3.bias"])
     assert bnn.get_submodule("3.0").bias is None, "the old layer had none"
+
+
+@pytest.mark.parametrize("in_use", [True, False])
+def test_the_random_numbers_of_the_user_stay(monkeypatch, in_use):
+    """Also those of GPUs; CUDA that is not in use is not seeded for later."""
+    states, seeds = {0: 11, 1: 22}, []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: in_use)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: states[device])
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: states.update({device: state}))
+    monkeypatch.setattr(
+        torch.cuda, "manual_seed_all", lambda seed: (seeds.append(seed), states.update({0: seed, 1: seed}))
+    )
+    model, example = PointNet(num_classes=4, tnets=False), torch.rand(4, 16, 3)
+    before = torch.get_rng_state()
+    binarize(model, example=example)
+    assert bool(seeds) == in_use
+    assert states == {0: 11, 1: 22}
+    assert torch.equal(torch.get_rng_state(), before)

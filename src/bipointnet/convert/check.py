@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from bipointnet.convert.generators import preserved_generators, seed_generators
 from bipointnet.convert.record import tensors_in
 from bipointnet.errors import UserError
 from bipointnet.nn.calibrate import calibrate
@@ -35,7 +36,7 @@ def check(model: nn.Module, network: nn.Module, inputs: tuple[Any, ...], plain_m
     plain_max: whether the user accepted maxima in front of 1-bit layers, whose bits are equal: then such bits, and an
     input that is lost in them, are a warning.
     """
-    with torch.random.fork_rng(devices=[]):
+    with preserved_generators():
         try:
             after = _Run(network, inputs, [n for n, m in network.named_modules() if isinstance(m, BinaryLinear)])
             before = _Run(model, inputs, [*after.layers])
@@ -66,7 +67,7 @@ class _Run:
             self.network.train()
         self.layers: dict[str, Any] = {name: self.network.get_submodule(name) for name in layers}
         if any(isinstance(layer, BinaryLinear) for layer in self.layers.values()):
-            torch.manual_seed(0)
+            seed_generators()
             calibrate(self.network, inputs)
         self.read: dict[str, Tensor] = {}  # the inputs of the layers in the latest run, (rows, K)
         with torch.enable_grad():
@@ -83,7 +84,7 @@ class _Run:
             rows = x.detach().movedim(-1 - getattr(module, "places", 0), -1).flatten(0, -2)
             self.read[name] = torch.cat([self.read[name], rows]) if name in self.read else rows
 
-        torch.manual_seed(0)
+        seed_generators()
         with hooked(self.layers, see):
             return [tensor for tensor in tensors_in(self.network(*inputs)) if tensor.is_floating_point()]
 

@@ -12,6 +12,7 @@ from torch.fx.node import map_aggregate
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from bipointnet.convert.generators import preserved_generators, seed_generators
 from bipointnet.convert.sites import Site, called_name, chain_to, runs_forward
 from bipointnet.convert.trace import TracedNetwork, leaf_modules
 from bipointnet.errors import UserError
@@ -104,8 +105,8 @@ def record(root: nn.Module, example: tuple[Any, ...]) -> TracedNetwork:
 def output_tensors(network: nn.Module, example: tuple[Any, ...]) -> list[Tensor]:
     """All tensors in the output of the network for the example, in a fixed order."""
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+        with preserved_generators():
+            seed_generators()
             output = network(*example)
     except Exception as error:
         raise UserError(

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from bipointnet.convert.decide import Decisions
+from bipointnet.convert.generators import preserved_generators, seed_generators
 from bipointnet.nn.fused_pool import in_full
 
 
@@ -48,8 +49,8 @@ def _marked_channels(model: nn.Module, inputs: tuple[Any, ...], names: list[str]
         places = layer.weight.dim() - 2  # pyright: ignore
         layer.register_forward_pre_hook(hook(name, places))
     given = tree_map(lambda leaf: _marked(leaf) if isinstance(leaf, Tensor) else leaf, inputs)
-    with torch.random.fork_rng(devices=[]), in_full(model), _Marking():
-        torch.manual_seed(0)
+    with preserved_generators(), in_full(model), _Marking():
+        seed_generators()
         try:
             model(*given)
         except Exception:  # it refuses these values; a dead input is found by convert/check.py
