@@ -9,18 +9,20 @@ import itertools
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from bipointnet.config import CHOICES, Config
-from bipointnet.data.dataset import PointClouds
+from bipointnet.data.dataset import PointClouds, Split
 from bipointnet.data.summary import Summary
 from bipointnet.errors import UserError
 from bipointnet.evaluation.networks import evaluate
@@ -432,6 +434,39 @@ def test_a_run_resumes_with_the_files_it_was_started_with(tiny, tmp_path):
     train(
         dataclasses.replace(QUICK, epochs=1), dataclasses.replace(tiny, trained_on=files[::-1]), tmp_path, resume=True
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("dataset", "'tiny', now 'other'"),
+        ("classes", "['ball', 'stick', 'plate'], now ['ball', 'stick', 'x']"),
+        ("channels", "3, now 4"),
+        ("train_clouds", "96, now 95"),
+        ("test_clouds", "48, now 47"),
+    ],
+)
+def test_a_run_does_not_resume_on_other_data(tiny, tmp_path, name, found):
+    config = dataclasses.replace(QUICK, epochs=1)
+    train(config, tiny, tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.*")}
+
+    def wider(split: Split) -> Split:
+        return dataclasses.replace(split, points=np.concatenate([split.points, split.points[..., :1]], axis=-1))
+
+    def shorter(split: Split) -> Split:
+        return dataclasses.replace(split, points=split.points[1:], labels=split.labels[1:])
+
+    changes: dict[str, dict[str, Any]] = {
+        "dataset": {"name": "other"},
+        "classes": {"classes": ("ball", "stick", "x")},
+        "channels": {"train": wider(tiny.train), "test": wider(tiny.test)},
+        "train_clouds": {"train": shorter(tiny.train)},
+        "test_clouds": {"test": shorter(tiny.test)},
+    }
+    with pytest.raises(UserError, match=re.escape(f"started on other data ({name}: {found}); resume with the same")):
+        train(config, dataclasses.replace(tiny, **changes[name]), tmp_path, resume=True)
+    assert before == {path.name: path.read_bytes() for path in tmp_path.glob("*.*")}
 
 
 def test_progress_is_reported_after_every_step_and_epoch(tiny, tmp_path):

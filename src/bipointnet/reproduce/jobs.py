@@ -24,7 +24,7 @@ from bipointnet.errors import UserError
 from bipointnet.files import write_beside
 from bipointnet.reproduce.tables import Row
 from bipointnet.training.interrupts import Interrupts
-from bipointnet.training.resume_options import MAY_CHANGE, STATE, is_run
+from bipointnet.training.resume_options import MAY_CHANGE, STATE, is_run, other_option
 
 SAME_FIGURES = (*MAY_CHANGE, "compile")
 POLL_SECONDS = 0.2
@@ -71,13 +71,11 @@ def is_done(job: Job, results: Path) -> bool:
     found = read_result(path)
     if found is None:
         return False
-    before = dataclasses.asdict(from_mapping(str(path), found["config"]))
-    for name, value in dataclasses.asdict(job.config).items():
-        if name not in SAME_FIGURES and before[name] != value:
-            raise UserError(
-                f"{path}: holds a run with {name} = {before[name]!r}, found {value!r} now; choose another folder for "
-                "the results with -o, or delete the file"
-            )
+    before = from_mapping(str(path), found["config"])
+    if other := other_option(before, dataclasses.asdict(job.config), SAME_FIGURES):
+        raise UserError(
+            f"{path}: holds a run with {other}; choose another folder for the results with -o, or delete the file"
+        )
     return "corrupted_oa" in found or not job.corrupted
 
 

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from bipointnet.config import Config
+from bipointnet.config import Config, from_mapping
 from bipointnet.data.dataset import PointClouds
 from bipointnet.evaluation import metrics
 from bipointnet.evaluation import segmentation as scores
 from bipointnet.training.interrupts import Interrupted, Interrupts
 from bipointnet.training.loop import train
 from bipointnet.training.progress import OnProgress
-from bipointnet.training.run_folder import require_same_config, write_json
+from bipointnet.training.resume_options import require_same_options
+from bipointnet.training.run_folder import write_json
 
 OnProgressOf = Callable[[str], OnProgress]  # the progress callback of the run with this name
 
@@ -30,7 +31,7 @@ def finished_result(folder: Path, config: Config) -> dict[str, Any] | None:
     if not path.exists():
         return None
     figures = json.loads(path.read_text())
-    require_same_config(folder, figures["config"], config)
+    require_same_options(folder, from_mapping(str(path), figures["config"]), dataclasses.asdict(config))
     return figures
 
 

@@ -43,7 +43,6 @@ from bipointnet.training.run_folder import (
     copy_weights,
     load_state,
     open_tensorboard,
-    require_same_files,
     save_state,
     write_csv,
     write_json,
@@ -310,16 +309,8 @@ class Run:
         write_csv(folder / "metrics.csv", self.history)
 
     def resume(self, path: Path) -> None:
-        """Continue where `save` stopped, in a run of the same configuration."""
-        saved, self.partial = load_state(path, self.model, self.optimizer, self.config)
-        require_same_files(path.parent, saved["trained_on"], self.data)
-        for name in ("blocks", "scans"):
-            if saved.get(name) != self.facts[name]:
-                raise UserError(
-                    f"{path.parent}: its scans are read or cut in another way than when the run was started ({name}: "
-                    f"{saved.get(name)}, now {self.facts[name]}); expected the same files, classes and options; choose "
-                    "another folder with -o"
-                )
+        """Continue where `save` stopped, in a run of the same configuration on the same data."""
+        saved, self.partial = load_state(path, self.model, self.optimizer, self.facts)
         self.history, self.best, self.seconds = saved["history"], saved["best"], saved["seconds"]
         self.init = saved.get("init")
 

@@ -14,9 +14,9 @@ report.html           a page about the finished run: curves, mistakes, confusion
 """
 
 import csv
-import dataclasses
 import io
 import json
+import reprlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,13 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bipointnet.config import Config, from_mapping
-from bipointnet.data.dataset import PointClouds
+from bipointnet.config import from_mapping
 from bipointnet.errors import UserError
 from bipointnet.extras import install_hint, installed
 from bipointnet.files import write_beside
 from bipointnet.models import checkpoint
 from bipointnet.training.partial import Partial
-from bipointnet.training.resume_options import MAY_CHANGE
+from bipointnet.training.resume_options import require_same_options
 
 EVALUATED = ("test_oa", "test_macc", "test_miou", "confidence", "entropy", "regularizer", "zero_gradient")
 COLUMNS: tuple[str, ...] = ("epoch", "lr", "loss", "train_oa", *EVALUATED, "seconds")
@@ -77,14 +76,15 @@ def save_state(
 
 
 def load_state(
-    path: Path, model: nn.Module, optimizer: Optimizer, config: Config
+    path: Path, model: nn.Module, optimizer: Optimizer, now: dict[str, Any]
 ) -> tuple[dict[str, Any], Partial | None]:
     """Restore what `save_state` wrote; returns the facts and the interrupted epoch.
 
-    UserError if it is a run of another configuration.
+    UserError if `now`, the facts of the run that continues, are of another configuration or of other data.
     """
     tensors, facts = checkpoint.load(path)
-    require_same_config(path.parent, facts["config"], config)
+    require_same_options(path.parent, from_mapping(str(path.parent), facts["config"]), now["config"])
+    require_same_data(path.parent, facts, now)
     groups: dict[str, dict[str, Tensor]] = {"weights": {}, "optimizer": {}, "partial": {}}
     for name, value in tensors.items():
         group, _, rest = name.partition(".")
@@ -98,26 +98,32 @@ def load_state(
     return facts, Partial.from_tensors(groups["partial"]) if groups["partial"] else None
 
 
-def require_same_config(folder: Path, started: dict[str, Any], config: Config) -> None:
-    """Raise UserError if a run was started with other options than `config` has."""
-    before = dataclasses.asdict(from_mapping(str(folder), started))
-    for name, value in dataclasses.asdict(config).items():
-        if name not in MAY_CHANGE and before[name] != value:
-            raise UserError(
-                f"{folder}: the run was started with {name} = {before[name]!r}, found {value!r} now; "
-                "resume with the same options, or choose another folder with -o"
-            )
+SAME_DATA = ("dataset", "classes", "categories", "channels", "train_clouds", "test_clouds")
 
 
-def require_same_files(folder: Path, started: list[list[str]], data: PointClouds) -> None:
-    """Raise UserError if the training files are not those that a run was started with: it may have seen test files."""
-    before, now = {tuple(file) for file in started}, set(data.trained_on)
-    if before != now:
+def require_same_data(folder: Path, started: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise UserError if the facts of a run say that it was started on other data."""
+    before, files = ({tuple(file) for file in facts["trained_on"]} for facts in (started, now))
+    if before != files:  # the run may have seen test files
         raise UserError(
-            f"{folder}: the training files changed since the run was started ({len(now - before)} are new or edited, "
-            f"{len(before - now)} are gone, the first is {min(before ^ now)[0]}); resume with the same files, or "
+            f"{folder}: the training files changed since the run was started ({len(files - before)} are new or edited, "
+            f"{len(before - files)} are gone, the first is {min(before ^ files)[0]}); resume with the same files, or "
             "choose another folder with -o"
         )
+    for name in ("blocks", "scans"):
+        if started.get(name) != now[name]:
+            raise UserError(
+                f"{folder}: its scans are read or cut in another way than when the run was started ({name}: "
+                f"{started.get(name)}, now {now[name]}); expected the same files, classes and options; choose another "
+                "folder with -o"
+            )
+    for name in SAME_DATA:
+        if started[name] != now[name]:
+            values = reprlib.repr(started[name]), reprlib.repr(now[name])
+            raise UserError(
+                f"{folder}: the run was started on other data ({name}: {values[0]}, now {values[1]}); resume with the "
+                "same data, or choose another folder with -o"
+            )
 
 
 def copy_weights(model: nn.Module, source: Path) -> set[str]:
