@@ -49,6 +49,12 @@ class Workers:
         dist.all_reduce(largest, dist.ReduceOp.MAX)
         return int(largest) or None
 
+    def average(self, x: torch.Tensor | None) -> None:
+        """Replace x by its mean over all processes."""
+        if self.count > 1 and x is not None:
+            dist.all_reduce(x)
+            x /= self.count
+
     def close(self) -> None:
         if self.count > 1:
             dist.destroy_process_group()

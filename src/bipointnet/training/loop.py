@@ -281,7 +281,9 @@ class Run:
 
     @torch.no_grad()
     def measure_norms(self) -> None:
-        """Measure the statistics of BatchNorm over all training clouds, which are not augmented.
+        """Measure the statistics of BatchNorm over the training clouds of all processes, which are not augmented.
+
+        As in training, clouds that would fill only a part of a batch are left out.
 
         In training they are mostly those of the last ten batches. If these are small, the network that is evaluated
         depends on them more than on the last epochs (Wu and Johnson 2021, arXiv 2105.07576).
@@ -292,7 +294,10 @@ class Run:
             norm.reset_running_stats()
             norm.momentum = None  # the mean over all batches
         for rows in self.batches(self.config.epochs + 1):
-            self.network(*self.draw(rows, augmented=False)[0])
+            self.forward(*self.draw(rows, augmented=False)[0])  # DDP would copy the statistics of the first process
+        for norm in norms:
+            self.workers.average(norm.running_mean)
+            self.workers.average(norm.running_var)
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
 
