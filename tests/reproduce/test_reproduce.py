@@ -150,6 +150,10 @@ def test_a_second_call_waits_for_the_trainings_of_the_first(bipointnet, modelnet
         (["deploy", "shapes", "-o", "own", "--set", "epoch=3"], "--set is 'epoch=3'; expected NAME=VALUE"),
         (["deploy", "shapes", "-o", "own", "--set", "seed=3"], "--set is 'seed=3'; expected NAME=VALUE"),
         (["deploy", "shapes", "--set", "epochs=3"], "--set makes other runs than those of the table; expected -o"),
+        (
+            ["deploy", "shapes", "-o", "benchmarks/../benchmarks/results/", "--set", "epochs=3"],
+            "--set makes other runs than those of the table; expected -o",
+        ),
         (["deploy", "shapes", "shapes"], "DATA holds shapes twice"),
     ],
 )

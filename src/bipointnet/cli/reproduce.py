@@ -50,7 +50,7 @@ def reproduce(
     if name not in TABLES:
         raise UserError(f"TABLE is {name!r}; expected one of {', '.join(TABLES)}")
     table = TABLES[name]
-    if changes and results == RESULTS:
+    if changes and results.resolve() == RESULTS.resolve():
         raise UserError("--set makes other runs than those of the table; expected -o with a folder for their results")
     if data:
         failed = _train(_missing(table, _by_layout(data), _changed(changes), only, results), results, runs, at_once)
