@@ -22,7 +22,8 @@ Written by `python benchmarks/results_page.py` from the files in [benchmarks/res
 `bipointnet reproduce TABLE DATA` trains what is missing. Percent, last epoch, mean over seeds; "-" has not been trained
 with exactly these options yet; [backbones](backbones.md) and [segmentation](segmentation.md) have earlier trainings.
 `paper` is BiPointNet (Qin et al. 2021, arXiv:2010.05501). Rows named after a method and a pool use the paper's recipe,
-"our recipe" is the one in [benchmarks](../benchmarks/README.md), with EMA-max over distinct codes.
+"our recipe" has EMA-max over distinct codes. On ModelNet40 it is the one in [benchmarks](../benchmarks/README.md), for
+parts and rooms the one in [tables.py](../src/bipointnet/reproduce/tables.py) (`OURS_PARTS`, `OURS_ROOMS`).
 OA is the overall accuracy, mIoU the mean intersection over union.
 
 """

@@ -1,7 +1,8 @@
 """The tables: for each row the configuration to train, and the figures of the paper.
 
 A row is one configuration; tables that share a configuration share its runs. `paper` rows use the paper's recipe,
-`ours` the recipe of benchmarks/README.md with the pool over distinct codes. Figures are those of the last epoch.
+`ours` a recipe of our own (OURS, OURS_PARTS, OURS_ROOMS) with the pool over distinct codes. Figures are those of the
+last epoch.
 (BiPointNet, Qin et al. 2021, arXiv:2010.05501: tables 1 to 3, and the table of deployed variants in its appendix.)
 """
 
