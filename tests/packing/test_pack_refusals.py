@@ -77,6 +77,12 @@ def in_place(x):
     return y
 
 
+def in_place_number(x):
+    y = x.clone()
+    y[..., :4] = 0.1
+    return y
+
+
 def with_value(name: str, value: float) -> PointNet:
     model = network()
     with torch.no_grad():
@@ -135,6 +141,7 @@ REJECTED = {
     ),
     "attention over all points": (lambda: Own(attention), "a product of all points with all points"),
     "a change through a view": (lambda: Own(in_place), "`y.:, :, :8. = .*a tensor is changed through a view of it"),
+    "a number written through a view": (lambda: Own(in_place_number), "a tensor is changed through a view of it"),
     "BatchNorm over points": (
         lambda: Own(lambda x: torch.batch_norm(x, None, None, None, None, True, 0.1, 1e-5, False)),
         "BatchNorm computes statistics of its input",

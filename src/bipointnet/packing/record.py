@@ -257,7 +257,8 @@ class Recorder(TorchDispatchMode):
         call = self._call("aliased", None, read, {}, [])
         call.place, call.module = changes[-1].place, changes[-1].module
         sources = frozenset[int]().union(*(value.sources for value in read))
-        data = tensor.clone() if self.keep else None
+        with _disable_current_modes():  # runs that keep shapes only do not copy, and all must record the same calls
+            data = tensor.clone() if self.keep else None
         value = Value(tuple(tensor.shape), tensor.dtype, data, call, 0, sources)
         call.outputs.append(value)
         self._assign(tensor, value)
