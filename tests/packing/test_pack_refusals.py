@@ -142,6 +142,14 @@ REJECTED = {
     "attention over all points": (lambda: Own(attention), "a product of all points with all points"),
     "a change through a view": (lambda: Own(in_place), "`y.:, :, :8. = .*a tensor is changed through a view of it"),
     "a number written through a view": (lambda: Own(in_place_number), "a tensor is changed through a view of it"),
+    "LeakyReLU without a slope in front of a sign": (
+        lambda: with_layer("head.0.2", nn.LeakyReLU(0.0)),
+        "head.0.2 .*ReLU in front of a sign makes every bit 1; expected Hardtanh",
+    ),
+    "LeakyReLU with a negative slope": (
+        lambda: with_layer("head.0.2", nn.LeakyReLU(-0.5)),
+        "head.0.2 .*negative slope of -0.5; expected a slope of 0 or more",
+    ),
     "BatchNorm over points": (
         lambda: Own(lambda x: torch.batch_norm(x, None, None, None, None, True, 0.1, 1e-5, False)),
         "BatchNorm computes statistics of its input",

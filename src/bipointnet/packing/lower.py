@@ -145,7 +145,7 @@ class Lowering:
         same = (
             (function == "hardtanh" and -1 < value <= 1)
             or (function == "relu" and value > 0)
-            or (function in ("leaky_relu", "tanh") and value == 0 and node.fields["slope"] >= 0)
+            or (function in ("leaky_relu", "tanh") and value == 0)
         )
         return self.bits(node.inputs[0], at) if same else self._sign(node, at)
 

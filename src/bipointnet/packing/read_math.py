@@ -149,7 +149,10 @@ def clamp(r: Reading, call: Call) -> Sym:
 
 def leaky_relu(r: Reading, call: Call) -> Sym:
     slope = float(call.argument(1, "negative_slope", 0.01))
-    return applied(r, r.sym(call.args[0]), lambda x: r.graph.function(x, "leaky_relu", slope))
+    if slope < 0:
+        raise CannotLower(f"LeakyReLU with a negative slope of {slope:g}; expected a slope of 0 or more")
+    function = "leaky_relu" if slope else "relu"  # LeakyReLU(0) has no negative values: every sign behind it is +1
+    return applied(r, r.sym(call.args[0]), lambda x: r.graph.function(x, function, slope))
 
 
 def negated_sym(r: Reading, sym: Sym) -> Sym:
