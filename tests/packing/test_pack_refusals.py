@@ -83,6 +83,10 @@ def in_place_number(x):
     return y
 
 
+def pairs_of_channels(x):
+    return (x.unsqueeze(-1) * x.unsqueeze(-2)).sum(-1)
+
+
 def with_value(name: str, value: float) -> PointNet:
     model = network()
     with torch.no_grad():
@@ -142,6 +146,7 @@ REJECTED = {
     "attention over all points": (lambda: Own(attention), "a product of all points with all points"),
     "a change through a view": (lambda: Own(in_place), "`y.:, :, :8. = .*a tensor is changed through a view of it"),
     "a number written through a view": (lambda: Own(in_place_number), "a tensor is changed through a view of it"),
+    "pairs of channels": (lambda: Own(pairs_of_channels), "combined with itself over pairs of its channels"),
     "LeakyReLU without a slope in front of a sign": (
         lambda: with_layer("head.0.2", nn.LeakyReLU(0.0)),
         "head.0.2 .*ReLU in front of a sign makes every bit 1; expected Hardtanh",

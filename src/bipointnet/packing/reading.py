@@ -299,6 +299,8 @@ def chosen_channels(source: tuple[Atom, ...], target: tuple[Atom, ...]) -> np.nd
     """For each channel of the target, its number in the source; atoms that the source lacks repeat it."""
     if any(atom not in target for atom in source):
         raise CannotLower("channels of different values are mixed; expected the same channels")
+    if len({*target}) < len(target):
+        raise CannotLower("a value is combined with itself over pairs of its channels; expected one axis of channels")
     numbers = np.arange(int(np.prod([atom.size for atom in source], dtype=np.int64)))
     numbers = numbers.reshape([atom.size for atom in source])
     numbers = numbers.transpose([source.index(atom) for atom in target if atom in source])
