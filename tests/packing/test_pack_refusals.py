@@ -14,6 +14,7 @@ from bipointnet.nn import (
     BinaryLinear,
     EntropyMax,
 )
+from bipointnet.nn.geometry import farthest_points, gather
 from bipointnet.nn.methods import Method
 from bipointnet.nn.sign import sign
 from bipointnet.packing import pack
@@ -83,6 +84,18 @@ def in_place_number(x):
     return y
 
 
+def odd_and_even(x):
+    return x * (1 if x.shape[1] % 2 else -1)
+
+
+def rolled_by_size(x):
+    return x * torch.arange(16.0).roll(x.shape[1] % 4)
+
+
+def shares_of_odd_sizes(x):
+    return gather(x, farthest_points(x, max(1, (x.shape[1] - 1) // 2)))
+
+
 def pairs_of_channels(x):
     return (x.unsqueeze(-1) * x.unsqueeze(-2)).sum(-1)
 
@@ -146,6 +159,12 @@ REJECTED = {
     "attention over all points": (lambda: Own(attention), "a product of all points with all points"),
     "a change through a view": (lambda: Own(in_place), "`y.:, :, :8. = .*a tensor is changed through a view of it"),
     "a number written through a view": (lambda: Own(in_place_number), "a tensor is changed through a view of it"),
+    "a number that depends on the last bit of the size": (
+        lambda: Own(odd_and_even),
+        "a number that depends on the cloud or its size",
+    ),
+    "an order that depends on the size": (lambda: Own(rolled_by_size), "a number that depends on the number of points"),
+    "a share that holds for odd sizes only": (lambda: Own(shares_of_odd_sizes), "expected such a rule"),
     "pairs of channels": (lambda: Own(pairs_of_channels), "combined with itself over pairs of its channels"),
     "LeakyReLU without a slope in front of a sign": (
         lambda: with_layer("head.0.2", nn.LeakyReLU(0.0)),

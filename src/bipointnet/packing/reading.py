@@ -203,15 +203,16 @@ class Reading:
             else:
                 channels.append(channel(sizes[0], self.runs))
                 axes.append((channels[-1],))
-        self._require_equal(value, numbers.reshape(-1))
+        self._require_equal(value, numbers)
         return Sym(None, tuple(channels), tuple(axes), numbers.reshape(-1))
 
     def _require_equal(self, value: Value, numbers: np.ndarray) -> None:
+        """The constant is the same in every run that keeps tensors; `numbers` has size 1 along its free axes."""
         for other in self.recording.across(value)[1 : self.recording.kept]:
             if other.data is None or other.data.numel() == 0:
                 continue
-            flat = other.data.detach().double().numpy().reshape(-1)
-            if not set(np.unique(flat)) <= set(np.unique(numbers)):
+            data = other.data.detach().double().numpy()
+            if not np.array_equal(data, np.broadcast_to(numbers, data.shape), equal_nan=True):
                 raise CannotLower("a number that depends on the number of points; expected the same for all clouds")
 
     def number(self, call: Call, value: Any, place: Callable[[Call], Any]) -> float:

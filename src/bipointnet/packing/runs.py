@@ -20,9 +20,9 @@ from bipointnet.packing.float64 import in_float64
 from bipointnet.packing.record import Call, Run, Value, record
 
 FIRST = 131  # points of the first cloud, without an example
-KEPT = (203, 89)  # sizes of further runs that keep their tensors
+KEPT = (204, 89)  # sizes of further runs that keep their tensors; of the three, two differ modulo 2, 3, 4, 5 and 64
 SHAPES = (523, 2503, 5, 19, 47, 157, 389, 709, 967)  # sizes of runs that keep shapes
-CHECKED = 1201  # a size that no rule was fitted to
+CHECKED = 1200  # a size that no rule was fitted to
 MOST_TRIED = 64  # channels that are tried without an example
 
 
