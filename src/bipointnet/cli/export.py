@@ -98,9 +98,7 @@ def _require_other(path: Path, inputs: list[Path]) -> None:
     if any(path.exists() and file.exists() and path.samefile(file) for file in inputs):
         raise UserError(f"{path}: an input file, which would be overwritten; choose another name with -o")
     if path.is_file() and path.suffix != ".h" and "program" not in (peek(path) or {}):
-        raise UserError(
-            f"{path}: is there already, and is no packed model; choose another name with -o"
-        )
+        raise UserError(f"{path}: is there already, and is no packed model; choose another name with -o")
 
 
 def export_c_array(file: Path, path: Path, as_json: bool) -> None:
