@@ -56,6 +56,25 @@ def test_a_class_may_be_named_train(tmp_path: Path) -> None:
     assert open_dataset(str(tmp_path), 16).classes == ("car", "train")
 
 
+@pytest.mark.parametrize("layout", ["CLASS/*", "train/CLASS/*"])
+def test_runs_and_jobs_in_the_folder_are_no_classes(tmp_path: Path, layout: str) -> None:
+    """`train . -o runs/a` and `predict . -o answers` write CSV, JSON and text into the folder of the data."""
+    for place in ("train", "test") if layout != "CLASS/*" else ("",):
+        write_classes(tmp_path / place, cup=3, bowl=3)
+    before = open_dataset(str(tmp_path), 16)
+    for file in ("runs/a/resume.safetensors", "runs/a/metrics.csv", "run/metrics.csv", "run/last.safetensors"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("1,2,3\n4,5,6\n")
+    write_cloud(tmp_path / "answers" / "cup.npy")
+    (tmp_path / "answers" / "_job.json").write_text("{}")
+    after = open_dataset(str(tmp_path), 16)
+    assert after.classes == before.classes == ("bowl", "cup")
+    assert after.trained_on == before.trained_on
+    assert after.summary is not None
+    reasons = {skipped.name: skipped.reason for skipped in after.summary.skipped}
+    assert reasons == dict.fromkeys(("answers/", "run/", "runs/"), "written by a command of bipointnet")
+
+
 def test_parent_of_one_data_set(tmp_path: Path) -> None:
     write_classes(tmp_path / "mine" / "train", cup=1)
     write_classes(tmp_path / "mine" / "test", cup=1)

@@ -17,6 +17,7 @@ from bipointnet.data import clouds
 from bipointnet.data.listing import (
     cloud_files,
     entries,
+    is_output,
     name_below,
     skipped_in,
     split_of,
@@ -33,7 +34,7 @@ CLASSES_OF_SPLITS = "train/CLASS/* with test/CLASS/*"
 
 def layout_of(folder: Path) -> str | None:
     """Which of the three layouts a folder has; None if it has none."""
-    subs = subfolders(folder)
+    subs = [sub for sub in subfolders(folder) if not is_output(sub)]
     if any(_class_folders(sub) for sub in subs if split_of(sub.name)):
         return CLASSES_OF_SPLITS
     if any(_split_folders(sub) for sub in subs if not split_of(sub.name)):
@@ -54,6 +55,9 @@ def find(folder: Path) -> Found:
     skipped = [Skipped(entry.name, "a file beside the folders") for entry in entries(folder) if not entry.is_dir()]
     if layout == OF_CLASSES:
         for sub in subfolders(folder):
+            if is_output(sub):
+                skipped.append(Skipped(f"{sub.name}/", "written by a command of bipointnet"))
+                continue
             sources += _of_class(folder, sub, sub.name, None)
             skipped += skipped_in(folder, sub)
         return Found(folder, layout, tuple(sources), tuple(skipped))
@@ -85,6 +89,9 @@ def _places(folder: Path, layout: str, skipped: list[Skipped]) -> list[tuple[str
     """The folders with files: the split, the class and the path of each. Appends what is left out to `skipped`."""
     found = []
     for outer in subfolders(folder):
+        if is_output(outer):
+            skipped.append(Skipped(f"{outer.name}/", "written by a command of bipointnet"))
+            continue
         of_splits = layout == CLASSES_OF_SPLITS
         if of_splits and not split_of(outer.name):
             skipped.append(Skipped(f"{outer.name}/", "a folder beside the splits"))

@@ -23,6 +23,8 @@ SPLITS = {
     "valid": "val",
     "validation": "val",
 }
+JOB = "_job.json"  # in each folder that a job over many files writes
+_OUTPUTS = (JOB, "last.safetensors", "resume.safetensors")  # the last two are in run folders
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ def split_of(name: str) -> str | None:
 
 def subfolders(folder: Path) -> list[Path]:
     return [sub for sub in entries(folder) if sub.is_dir()]
+
+
+def is_output(folder: Path) -> bool:
+    """Whether a command wrote a folder: a run, a folder of runs, or the results of a job. Its files are no clouds."""
+    return any((place / name).is_file() for place in (folder, *subfolders(folder)) for name in _OUTPUTS)
 
 
 def cloud_files(folder: Path) -> list[Path]:

@@ -17,7 +17,7 @@ from bipointnet.data.blocks import COLORS
 from bipointnet.data.cache import ENTRY_BYTES, cached
 from bipointnet.data.gltf_files import buffer_files
 from bipointnet.data.las_units import UNITS, declared_unit
-from bipointnet.data.listing import entries, is_cloud, name_below, size_and_time, split_of, subfolders
+from bipointnet.data.listing import JOB, entries, is_cloud, name_below, size_and_time, split_of, subfolders
 from bipointnet.data.own import Found, Source
 from bipointnet.data.point_labels import label_files, parallel_file, read_codes
 from bipointnet.data.summary import Skipped
@@ -29,7 +29,6 @@ _LABEL_SUFFIXES = (".label", ".labels", ".seg")
 _COLUMN = "column "  # in front of the names of features in the cache
 _CACHE_VERSION = 1
 OUTPUT = "-labels"  # ends the names of the files that `segment` writes
-JOB = "_job.json"  # in each folder that a job over many files writes
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bipointnet import __version__
+from bipointnet.data.listing import JOB
 from bipointnet.data.reading import cores
-from bipointnet.data.scan_files import JOB
 from bipointnet.errors import UserError
 from bipointnet.evaluation.inputs import STDIN, Input
 from bipointnet.runtime.model import load

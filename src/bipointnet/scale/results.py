@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from bipointnet.data.scan_files import JOB
+from bipointnet.data.listing import JOB
 from bipointnet.errors import UserError
 from bipointnet.extras import require
 from bipointnet.files import lock, remove_leftovers, write_beside
