@@ -2,9 +2,7 @@
 #include "bipointnet.h"
 
 #include <algorithm>
-#include <memory>
 #include <new>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -67,18 +65,6 @@ bipointnet_model* make(const std::uint8_t* bytes, std::size_t size) {
 
 void require(const void* pointer, const char* name) {
   if (pointer == nullptr) throw bipointnet::InputError(std::string(name) + " is NULL, expected a valid pointer");
-}
-
-// Writes the class with the largest logit per point, among the classes of the category.
-void label_points(const bipointnet::Network& network, int category, const float* logits, std::size_t points,
-                  int* labels) {
-  const std::size_t classes = network.classes.size();
-  std::vector<int> own(classes);
-  std::iota(own.begin(), own.end(), 0);
-  if (!network.parts.empty()) own = network.parts[static_cast<std::size_t>(category)];
-  for (std::size_t i = 0; i < points; ++i, logits += classes) {
-    labels[i] = *std::max_element(own.begin(), own.end(), [&](int a, int b) { return logits[a] < logits[b]; });
-  }
 }
 
 }  // namespace
@@ -171,7 +157,12 @@ bipointnet_status bipointnet_segment(const bipointnet_model* model, const float*
     std::vector<float> own(logits == nullptr ? model->model.logits(1, points) : 0);
     float* written = logits == nullptr ? own.data() : logits;
     model->model.predict(cloud, 1, points, raw != 0, threads, category, written);
-    if (labels != nullptr) label_points(model->model.network(), category, written, points, labels);
+    if (labels == nullptr) return;
+    const bipointnet::Network& network = model->model.network();
+    const std::vector<std::size_t> accepted = bipointnet::scan::accepted_classes(network, category);
+    for (std::size_t i = 0; i < points; ++i) {
+      labels[i] = bipointnet::scan::best_class(written + i * network.classes.size(), accepted);
+    }
   });
 }
 

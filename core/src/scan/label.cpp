@@ -21,22 +21,6 @@ constexpr std::size_t kDefaultPoints = 1024;
 constexpr std::size_t kBatch = 8;  // samples or blocks at once, or as many as there are threads
 constexpr std::size_t kBatchPoints = 1 << 19;  // at most, so that memory is bounded
 
-// The classes that points of a category can have, ascending.
-std::vector<std::size_t> accepted_classes(const Network& network, int category) {
-  std::vector<std::size_t> accepted(network.classes.size());
-  std::iota(accepted.begin(), accepted.end(), std::size_t{0});
-  if (category >= 0 && static_cast<std::size_t>(category) < network.parts.size()) {
-    const std::vector<int>& own = network.parts[static_cast<std::size_t>(category)];
-    accepted.assign(own.begin(), own.end());
-  }
-  return accepted;
-}
-
-// The index of the first maximum.
-std::size_t largest(const std::vector<float>& scores) {
-  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
-}
-
 struct Job {
   const Model& model;
   std::size_t points;  // per sample or block
@@ -63,7 +47,7 @@ void label_object(const Job& job, const float* xyz, std::size_t count) {
   const std::size_t classes = job.model.network().classes.size();
   const std::size_t samples = (count + job.points - 1) / job.points;
   const std::vector<std::uint32_t> order = shuffled(count);
-  std::vector<float> channels, logits, scores(job.accepted.size());
+  std::vector<float> channels, logits;
   for (std::size_t start = 0; start < samples; start += job.batch()) {
     const std::size_t clouds = std::min(job.batch(), samples - start), rows = clouds * job.points;
     channels.resize(3 * rows);
@@ -71,8 +55,7 @@ void label_object(const Job& job, const float* xyz, std::size_t count) {
     for (std::size_t row = 0; row < rows; ++row) std::copy_n(xyz + 3 * index_of(row), 3, &channels[3 * row]);
     job.predict(channels, clouds, logits);
     for (std::size_t row = 0; row < rows; ++row) {
-      for (std::size_t k = 0; k < scores.size(); ++k) scores[k] = logits[row * classes + job.accepted[k]];
-      job.labels[index_of(row)] = static_cast<int>(job.accepted[largest(scores)]);
+      job.labels[index_of(row)] = best_class(&logits[row * classes], job.accepted);
     }
   }
 }
@@ -150,6 +133,21 @@ std::size_t training_points(const Network& network) {
     }
   }
   return kDefaultPoints;
+}
+
+std::vector<std::size_t> accepted_classes(const Network& network, int category) {
+  std::vector<std::size_t> accepted(network.classes.size());
+  std::iota(accepted.begin(), accepted.end(), std::size_t{0});
+  if (category >= 0 && static_cast<std::size_t>(category) < network.parts.size()) {
+    const std::vector<int>& own = network.parts[static_cast<std::size_t>(category)];
+    accepted.assign(own.begin(), own.end());
+  }
+  return accepted;
+}
+
+int best_class(const float* logits, const std::vector<std::size_t>& accepted) {
+  const auto less = [logits](std::size_t a, std::size_t b) { return logits[a] < logits[b]; };
+  return static_cast<int>(*std::max_element(accepted.begin(), accepted.end(), less));
 }
 
 void label(const Model& model, const float* xyz, const float* features, std::size_t count, int category,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "engine/model.h"
 
@@ -9,6 +10,12 @@ namespace bipointnet::scan {
 
 // The number of points per cloud in training; 1024 if the manifest does not say.
 std::size_t training_points(const Network& network);
+
+// The classes that points of a category can have, ascending; all classes for category -1.
+std::vector<std::size_t> accepted_classes(const Network& network, int category);
+
+// The accepted class with the largest logit, the first of equals. logits: one per class of the model.
+int best_class(const float* logits, const std::vector<std::size_t>& accepted);
 
 // Writes the class of each of `count` points, as bipointnet.label does, for a model with logits per point.
 //   xyz       finite coordinates; for a model with task semantic in meters, z up
