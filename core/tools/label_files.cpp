@@ -1,14 +1,12 @@
 #include "label_files.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <random>
 #include <system_error>
 #if defined(__unix__) || defined(__APPLE__)

@@ -15,7 +15,7 @@
 namespace bipointnet::clouds {
 namespace {
 
-constexpr std::uint64_t kMaxColumns = 65536;  // the largest descriptors have some thousand numbers per point
+constexpr std::uint64_t kMaxNumbersPerPoint = 65536;  // the largest descriptors have some thousand numbers per point
 constexpr Scalar kUnsigned32 = {4, ScalarKind::unsigned_integer};
 
 struct Field {
@@ -106,10 +106,10 @@ std::vector<Field> fields_of(const Entries& entries) {
     const bool padding = name == "_";
     const std::string_view written = entries.count.empty() ? "1" : entries.count[i];
     const std::optional<std::uint64_t> count = whole_number(written);
-    columns += count ? std::min(*count, kMaxColumns + 1) : 0;
-    if (!count || *count == 0 || columns > kMaxColumns) {
+    columns += count ? std::min(*count, kMaxNumbersPerPoint + 1) : 0;
+    if (!count || *count == 0 || columns > kMaxNumbersPerPoint) {
       refuse("the field " + excerpt(entries.fields[i]), "COUNT " + excerpt(written),
-             "1 or more, and at most " + text_of(kMaxColumns) + " numbers per point");
+             "1 or more, and at most " + text_of(kMaxNumbersPerPoint) + " numbers per point");
     }
     const Scalar type = type_of(entries, i, padding);
     const bool packed = !color && (name == "rgb" || name == "rgba") && type.size == 4 && *count == 1;

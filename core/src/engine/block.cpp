@@ -1,6 +1,5 @@
 #include "engine/block.h"
 
-#include <algorithm>
 #include <stdexcept>
 
 #include "format/bits.h"

@@ -11,7 +11,6 @@
 namespace bipointnet {
 namespace {
 
-constexpr std::size_t kMeanGroup = 64;
 constexpr std::size_t kChains = 8;
 
 // Adds kChains rows over `points` points, each in the order of the points. The rows are independent chains.
@@ -84,8 +83,8 @@ void Pooled::count_ones(const std::uint64_t* slices, const std::uint64_t* mask, 
 
 // A block is a whole number of groups, so a group never spans two blocks.
 void Pooled::add_floats(const float* rows, std::size_t points, std::size_t lanes) {
-  for (std::size_t start = 0; start < points; start += kMeanGroup) {
-    const std::size_t count = std::min(kMeanGroup, points - start);
+  for (std::size_t start = 0; start < points; start += kRunLength) {
+    const std::size_t count = std::min(kRunLength, points - start);
     std::size_t k = 0;
     for (; k + kChains <= sums.size(); k += kChains) add_rows(rows + k * lanes + start, count, lanes, &sums[k]);
     for (; k < sums.size(); ++k) add_row(rows + k * lanes + start, count, sums[k]);

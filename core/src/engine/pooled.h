@@ -20,16 +20,18 @@ std::vector<std::uint32_t> threshold_codes(const std::vector<int>& thresholds, i
 // Whether sum, the agreements of all of n elements with row m of weights, reaches the threshold of a mean.
 bool reaches_mean(const Operation& pool, std::size_t m, std::size_t n, double sum);
 
-// A sum over elements in float64 as docs/format.md defines it: in runs of 64, whose sums are added in order.
+constexpr std::size_t kRunLength = 64;  // elements
+
+// A sum over elements in float64 as docs/format.md defines it: in runs of kRunLength, whose sums are added in order.
 class RunSum {
  public:
   explicit RunSum(double before) : total_(before) {}  // the sum of the runs so far
   void add(float number) {
     run_ += double{number};
-    if (++count_ % 64 == 0) flush();
+    if (++count_ % kRunLength == 0) flush();
   }
   double total() {
-    if (count_ % 64 != 0) flush();
+    if (count_ % kRunLength != 0) flush();
     return total_;
   }
 

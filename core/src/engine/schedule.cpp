@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <map>
-#include <utility>
 
 #include "engine/plan.h"
 

@@ -12,8 +12,6 @@
 
 namespace bipointnet {
 
-constexpr std::int64_t kMaxInteger = std::int64_t{1} << 53;  // the largest integer in JSON that a double holds
-
 [[noreturn]] void fail(const std::string& what, const std::string& found, const std::string& expected);
 
 // Parts of the messages of fail().

@@ -1,7 +1,5 @@
 // The reader of a packed model: the manifest and the tensors become a Network. docs/format.md is the contract. Every
 // rule is checked here, in program.cpp or in tensors.cpp, before memory that depends on it is allocated.
-#include <utility>
-
 #include "format/cost.h"
 #include "format/fields.h"
 #include "format/json.h"

@@ -15,7 +15,6 @@ namespace bipointnet {
 namespace {
 
 constexpr int kMaxDepth = 64;
-constexpr std::int64_t kMaxInteger = std::int64_t{1} << 53;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 

@@ -15,6 +15,8 @@
 
 namespace bipointnet {
 
+constexpr std::int64_t kMaxInteger = std::int64_t{1} << 53;  // the largest integer in JSON that a double holds
+
 // A value of a Json, which must outlive it. A function that does not fit the kind of the value (items() of a string)
 // returns an empty result: no items, no number, an empty string.
 class JsonValue {

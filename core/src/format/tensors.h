@@ -33,8 +33,6 @@ class Tensors {
   // Checks the size of the file and its checksum, given all its bytes. To be called before any tensor is read.
   void check_file(const std::uint8_t* bytes, std::size_t size);
 
-  bool has(const std::string& name) const { return tensors_.count(name) != 0; }
-
   // Rows of `columns` bits each.
   std::vector<std::uint64_t> bits(const std::string& name, int rows, int columns);
 
