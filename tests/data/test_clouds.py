@@ -131,7 +131,7 @@ def test_far_clouds_keep_their_shape(tmp_path: Path) -> None:
         ("1 2 3\n4 5 oops\n", "line 2, column 3: 'oops', expected a number"),
         ("# a\n\n1 2 3\n4 5\n", "line 4: 2 columns in '4 5', expected 3 as in line 3"),
         ("1 2\n3 4\n", "line 1: 2 columns in '1 2', expected at least 3: x, y and z"),
-        ("1,5, 2,5, 3,5\n", "line 1: '1,5, 2,5, 3,5' with commas of two kinds, expected points as decimal marks"),
+        ("1,5, 2,5, 3,5\n", "line 1: '1,5, 2,5, 3,5' with commas as separators and as decimal marks, expected "),
         ("1 2 3 4\n5 6 7\n", "line 2: 3 columns in '5 6 7', expected 4 as in line 1; the file is cut short"),
         ("3\n1 2 3\n4 5 6\n", "2 points, expected 3 as the file declares; it is cut short"),
         ("x y z\n", "0 points, expected at least 1"),
@@ -337,11 +337,11 @@ def test_missing_package_names_its_extra(
     [
         ("a.docx", "x", f"unknown suffix '.docx'; expected one of {' '.join(clouds.SUFFIXES)}"),
         ("a.ply", "", "the file is empty"),
-        ("short.ply", PLY + "end_header\n0 0 0\n", "cut short after 1 of element 'vertex', expected 3"),
+        ("short.ply", PLY + "end_header\n0 0 0\n", "cut short after 1 item of element 'vertex', expected 3"),
         (
             "faces.ply",
             PLY + PLY_FACE.replace("1", "2") + "end_header\n" + TRIANGLE + "3 0 1 2\n",
-            "cut short after 1 of element 'face', expected 2",
+            "cut short after 1 item of element 'face', expected 2",
         ),
         ("none.ply", PLY.replace("x 3", "x 0") + "end_header\n", "0 points"),
         (

@@ -69,7 +69,7 @@ Parsed parse_floats(std::string_view bytes, const Source& source) {
     read_values(bytes.data() + kSize * c, kSize * columns, rows, kFloat32, false, column.values.data());
     for (std::size_t row = 0; row < rows; ++row) {
       if (!layout.why.empty() && !is_plausible(column.values[row])) {
-        refuse("point " + text_of(row) + " (counted from 0)", "bytes that are no coordinate in float32",
+        refuse("point " + text_of(row) + " (counted from 0)", "bytes that are not a float32 coordinate",
                "little-endian float32; name the columns with --columns, or convert the file");
       }
     }

@@ -227,7 +227,7 @@ std::vector<Column> text_columns(const Header& header, Lines& lines) {
       }
     }
     if (next_word(rest, word)) {
-      refuse(lines.where(read), "the number " + excerpt(word) + " too much", text_of(numbers) + ", one per field");
+      refuse(lines.where(read), "one number too many, " + excerpt(word), text_of(numbers) + " numbers, one per field");
     }
   }
   for (Column& column : columns) column.values.resize(columns[0].values.size());

@@ -44,6 +44,10 @@ struct Element {
   std::string what() const { return "element " + excerpt(name); }
 };
 
+[[noreturn]] void refuse_cut_after(std::uint64_t found, const Element& element) {
+  refuse_cut(found, (found == 1 ? "item of " : "items of ") + element.what(), element.count);
+}
+
 enum class Layout { text, little_endian, big_endian };
 
 struct Header {
@@ -227,7 +231,7 @@ class BinaryBody {
     }
     if (least_bytes == 0) return;  // no properties, so no bytes
     const std::size_t most = rest_.size() / least_bytes;
-    if (!lists && element.count > most) refuse_cut(most, "of " + element.what(), element.count);
+    if (!lists && element.count > most) refuse_cut_after(most, element);
     target.reserve(rest_.size() / (least_bytes + triangle_bytes));
     if (lists) {
       for (std::uint64_t i = 0; i < element.count; ++i) read_item(element, target, i);
@@ -267,7 +271,7 @@ class BinaryBody {
   }
 
   const char* take(double count, std::size_t size, const Element& element, std::uint64_t item) {
-    if (count > static_cast<double>(rest_.size() / size)) refuse_cut(item, "of " + element.what(), element.count);
+    if (count > static_cast<double>(rest_.size() / size)) refuse_cut_after(item, element);
     const char* bytes = rest_.data();
     rest_.remove_prefix(static_cast<std::size_t>(count) * size);
     return bytes;
@@ -292,7 +296,7 @@ class TextBody {
     target.reserve((lines_.rest().size() + 1) / (2 * words));
     for (std::uint64_t i = 0; i < element.count; ++i) {
       do {
-        if (!lines_.next(line_)) refuse_cut(i, "of " + element.what(), element.count);
+        if (!lines_.next(line_)) refuse_cut_after(i, element);
       } while (trimmed(line_).empty());
       read_line(element, target, i);
     }
@@ -319,7 +323,7 @@ class TextBody {
       }
     }
     if (target.is_vertices() && next_word(rest, word)) {
-      refuse(lines_.where(words_), "the number " + excerpt(word) + " too much",
+      refuse(lines_.where(words_), "one number too many, " + excerpt(word),
              text_of(words_) + " numbers for the properties of " + element.what());
     }
   }

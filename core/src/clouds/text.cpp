@@ -149,7 +149,7 @@ class TextReader {
              "one point per line; check the ends of the lines");
     }
     if (separator_ == ',' && has_two_kinds_of_commas(line)) {
-      refuse(first_row_, excerpt(line) + " with commas of two kinds", "points as decimal marks");
+      refuse(first_row_, excerpt(line) + " with commas as separators and as decimal marks", "numbers like 1.5");
     }
     const std::vector<std::string> names = column_names();
     named_ = !names.empty();

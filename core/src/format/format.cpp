@@ -57,7 +57,7 @@ Task read_task(const Fields& manifest) {
       fail(manifest.what, std::string(key) + " with task " + name_of(task), "task part");
     }
   }
-  if (manifest.has("parts") && !manifest.has("categories")) fail(manifest.what, "parts", "categories with it");
+  if (manifest.has("parts") && !manifest.has("categories")) fail(manifest.what, "parts without categories", "both");
   return task;
 }
 

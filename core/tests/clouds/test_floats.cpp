@@ -27,7 +27,7 @@ void the_size_tells_nothing() {
     CHECK_REFUSED(float32_bytes({1, 2, 3, 4, 5, 6}), name, "how many float32 a point has, expected their names");
     CHECK_REFUSED(float32_bytes({1, 2, 3, 4, 5, 6, 7}), name, "--columns x,y,z,intensity");
   }
-  CHECK_REFUSED("1 2 3\n4 5 6\n7 8\n", "000001.bin", "bytes that are no coordinate in float32");
+  CHECK_REFUSED("1 2 3\n4 5 6\n7 8\n", "000001.bin", "bytes that are not a float32 coordinate");
 }
 
 void given_columns_win() {

@@ -230,7 +230,8 @@ void hostile_headers_are_refused() {
   }
   CHECK_ERROR(refused(header("FIELDS x y z\nWIDTH 4294967296\nHEIGHT 4294967297\n", "binary") + body), "2^64 points");
   CHECK_ERROR(refused(header(fields("2"), "ascii") + "0 0 0\n1 2\n"), "line 13: 2 numbers in '1 2', expected 3");
-  CHECK_ERROR(refused(header(fields("2"), "ascii") + "0 0 0\n1 2 3 4\n"), "line 13, column 4: the number '4' too much");
+  CHECK_ERROR(refused(header(fields("2"), "ascii") + "0 0 0\n1 2 3 4\n"),
+              "line 13, column 4: one number too many, '4', expected 3 numbers");
   CHECK_ERROR(refused(header(fields("2"), "ascii") + "0 0 0\n1 2 z\n"), "line 13, column 3: 'z', expected a number");
 }
 

@@ -214,7 +214,7 @@ void hostile_headers_are_refused() {
   CHECK_ERROR(refused("ply\n" + vertex + "end_header\n"), "line 6: 'end_header', expected format");
   CHECK_ERROR(refused("ply\nend_header\n"), "line 2: 'end_header', expected format");
   CHECK_ERROR(refused(header("ascii", vertex) + "1 2\n3\n"), "line 8: 2 numbers in '1 2', expected more");
-  CHECK_ERROR(refused(header("ascii", vertex) + "1 2 3 4\n"), "line 8, column 4: the number '4' too much, expected 3");
+  CHECK_ERROR(refused(header("ascii", vertex) + "1 2 3 4\n"), "line 8, column 4: one number too many, '4', expected 3 numbers");
   CHECK_ERROR(refused(header("ascii", vertex) + "1 2 z\n"), "line 8, column 3: 'z', expected a number");
   CHECK_ERROR(refused(header("ascii", vertex) + "1 2 nan\n"), "no point with finite coordinates");
   CHECK_ERROR(refused(header("utf8", vertex)), "line 2: an unknown format");
@@ -244,7 +244,7 @@ void hostile_headers_are_refused() {
   for (const char* count : {"2", "4294967296", "1537228672809129302", "6148914691236517206", "18446744073709551615"}) {
     const std::string element = std::string("element vertex ") + count + "\n";
     const auto cut = [count](const std::string& name) {
-      return "the file is cut short after 1 of element '" + name + "', expected " + count + "; copy";
+      return "the file is cut short after 1 item of element '" + name + "', expected " + count + "; copy";
     };
     CHECK_ERROR(refused(header("binary_little_endian", element + kXyz) + body), cut("vertex"));
     CHECK_ERROR(refused(header("ascii", element + kXyz) + "1 2 3"), cut("vertex"));
@@ -271,7 +271,7 @@ void hostile_lists_are_refused() {
       PlyWriter writer(layout);
       writer.put("ulong", length).put("float", Numbers{1, 2, 3}).end();
       CHECK_REFUSED(writer.file(std::string("element vertex 1\nproperty list ulong double a\n") + kXyz), "a.ply",
-                    text ? "expected more for" : "cut short after 0 of element 'vertex', expected 1");
+                    text ? "expected more for" : "cut short after 0 items of element 'vertex', expected 1");
     }
     for (const double corner : {-1.0, 3.0, 4e9, 4e18}) {
       PlyWriter writer(layout);

@@ -147,7 +147,7 @@ void test_the_task_is_checked() {
     CHECK_EQUAL(error_of(cloud.bytes()), "");
     CHECK_EQUAL(std::string(name_of(parse(cloud.bytes()).task)), task);
     cloud.manifest = replaced(cloud.manifest, "\"channels\"", "\"parts\":[[0]],\"channels\"");
-    CHECK_ERROR(error_of(cloud.bytes()), task == std::string("part") ? "manifest: parts, expected categories with it"
+    CHECK_ERROR(error_of(cloud.bytes()), task == std::string("part") ? "manifest: parts without categories, expected both"
                                                                      : "manifest: parts with task semantic");
   }
 }
