@@ -74,15 +74,20 @@ class Exported:
         return "\n".join(lines)
 
 
+def size_within(domain: Domain, points: int) -> int:
+    """The number of points of a set, or of neighbors in each of its groups, for a cloud."""
+    if domain.search is None:
+        return points
+    source = domain.search.inputs[0 if domain.search.op == "farthest" else 1].domain
+    return domain.search.fields["count"](elements(source, points))
+
+
 def elements(domain: Domain, points: int) -> int:
     """The number of elements of a domain for a cloud."""
     if domain.kind == "cloud":
         return 1
-    if domain.search is None:
-        return points
-    source = domain.search.inputs[0 if domain.search.op == "farthest" else 1].domain
-    count = domain.search.fields["count"](elements(source, points))
-    return count if domain.kind == "set" else count * elements(domain.parent, points)  # pyright: ignore
+    size = size_within(domain, points)
+    return size if domain.kind == "set" else size * elements(domain.parent, points)  # pyright: ignore
 
 
 def measured(path: Path, size: int, program: Program, output: str) -> Exported:

@@ -99,9 +99,6 @@ class Graph:
             self._made[key] = Node(op, inputs, domain, channels, fields, tensors, label, self.origin, run)
         return self._made[key]
 
-    def new_domain(self, kind: str, parent: Domain, sizes: Sizes) -> Domain:
-        return Domain(kind, parent, sizes)
-
     # Domains
 
     def broadcast(self, node: Node, domain: Domain) -> Node:

@@ -12,7 +12,7 @@ from bipointnet.packing.read_gather import arrays_of
 from bipointnet.packing.read_views import VIEWS
 from bipointnet.packing.reading import Failure, Reading
 from bipointnet.packing.record import Value
-from bipointnet.packing.searches import Indices, canonical, indices_of
+from bipointnet.packing.searches import Indices, indices_of, recorded
 
 GATHERING = ("aten.index", "aten.gather", "aten.index_select")
 CHOOSING = ("aten.sort", "aten.topk", "aten.min", "aten.gather", "aten.index")  # what gives distances of neighbors
@@ -102,7 +102,7 @@ def _numbers(r: Reading, node: Node, run: int) -> np.ndarray:
     assert node.seen is not None
     data = r.recording.across(node.seen[0])[run].data
     assert data is not None
-    return canonical(data.double().numpy(), node.seen[1], run)
+    return recorded(data.double().numpy(), node.seen[1], run)
 
 
 def interpolated(graph: Graph, node: Node) -> Node | None:

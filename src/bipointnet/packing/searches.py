@@ -237,16 +237,21 @@ def _candidates(r: Reading, origin: Value) -> dict[str, tuple[Candidate, Node]]:
             continue
         nodes.add(node)
         data = [one.data for one in r.recording.across(node.seen[0])[: r.recording.kept]]
-        arrays = tuple(canonical(d.double().numpy(), node.seen[1], i) for i, d in enumerate(data) if d is not None)
+        arrays = tuple(recorded(d.double().numpy(), node.seen[1], i) for i, d in enumerate(data) if d is not None)
         found[f"{node.name}#{len(found)}"] = (Candidate(f"{node.name}#{len(found)}", arrays), node)
     return found
 
 
-def canonical(data: np.ndarray, sym: Sym, run: int) -> np.ndarray:
-    """A recorded tensor as (elements, channels) of its node."""
+def recorded(data: np.ndarray, sym: Sym, run: int) -> np.ndarray:
+    """A tensor of a recorded run as (elements, channels) of its node."""
+    return canonical(data, sym, [atom.sizes[run] for atom in sym.atoms()])
+
+
+def canonical(data: np.ndarray, sym: Sym, sizes: list[int]) -> np.ndarray:
+    """A tensor as (elements, channels) of its node; the atoms of the symbol have these sizes."""
     assert sym.node is not None
     atoms = sym.atoms()
-    array = data.reshape([atom.sizes[run] for atom in atoms])
+    array = data.reshape(sizes)
     wanted = [domain.atom for domain in sym.node.domain.chain if domain.atom in atoms]
     wanted += list(sym.channels)
     extra = [i for i, atom in enumerate(atoms) if atom not in wanted]

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from bipointnet.packing.analysis import Analysis, analyze
-from bipointnet.packing.axes import Sym
-from bipointnet.packing.cost import elements
+from bipointnet.packing.cost import size_within
 from bipointnet.packing.fold import apply_chain, is_monotonic
-from bipointnet.packing.graph import Domain, Node
+from bipointnet.packing.graph import Node
 from bipointnet.packing.lower import LAST, lower
 from bipointnet.packing.record import Call, Run, Value
+from bipointnet.packing.searches import canonical
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class TorchValues:
         if data is None:
             return None
         atoms = sym.atoms()
-        sizes = {atom: self._size(atom.domain, run) for atom in atoms if atom.domain is not None}
+        sizes = {atom: size_within(atom.domain, run.points) for atom in atoms if atom.domain is not None}
         fixed = [sizes.get(atom, atom.size if atom.role == "channel" else 0) for atom in atoms]
         if fixed.count(0) > 1 or any(atom.role == "free" for atom in atoms):
             return None
-        return _canonical(data, sym, fixed)
+        return canonical(data, sym, fixed)
 
     def _derived(self, node: Node, run: Run, calls: dict[Any, list[Call]]) -> np.ndarray | None:
         """Numbers that the network has no tensor for, such as the inputs of a layer minus its center."""
@@ -94,12 +94,6 @@ class TorchValues:
             return parts[0][:, node.fields["from"] : node.fields["to"]]
         return apply_chain([node], parts[0])
 
-    def _size(self, domain: Domain, run: Run) -> int:
-        if domain.search is None:
-            return run.points
-        source = domain.search.inputs[0 if domain.search.op == "farthest" else 1].domain
-        return domain.search.fields["count"](elements(source, run.points))
-
     def _found(self, value: Value, run: Run, calls: dict[Any, list[Call]]) -> np.ndarray | None:
         """The same value in this run."""
         recording = self.analysis.recording
@@ -110,19 +104,3 @@ class TorchValues:
             same, (place, count) = calls.get(value.call.key, []), recording.place(value.call)
             found = same[place].outputs[value.output] if len(same) == count else None
         return None if found is None or found.data is None else found.data.detach().double().numpy()
-
-
-def _canonical(data: np.ndarray, sym: Sym, sizes: list[int]) -> np.ndarray:
-    assert sym.node is not None
-    atoms = sym.atoms()
-    wanted = [domain.atom for domain in sym.node.domain.chain if domain.atom in atoms] + list(sym.channels)
-    array = data.reshape(sizes)
-    extra = [i for i, atom in enumerate(atoms) if atom not in wanted]
-    array = array.transpose([*extra, *(atoms.index(atom) for atom in wanted)])
-    return np.ascontiguousarray(array[(0,) * len(extra)]).reshape(-1, sym.node.channels)
-
-
-def torch_values(network: nn.Module, cloud: np.ndarray, classes: int, **options: Any) -> dict[str, TorchValue]:
-    """The values of a network for one cloud; `TorchValues` does it for several. Options are those of `TorchValues`."""
-    category = options.pop("category", 0)
-    return TorchValues(network, classes, **options)(cloud, category)

@@ -9,7 +9,7 @@ last epoch.
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bipointnet.config import POINTNETS
+from bipointnet.config import OWN_POOLS, POINTNETS
 
 MODELNET, PARTS, ROOMS = "modelnet", "shapenet-part", "s3dis"  # layouts of data sets, as in bipointnet.data
 
@@ -204,10 +204,9 @@ def _backbones() -> Table:
         "dgcnn": (89.2, 51.5, 83.4),
         "pointconv": (90.8, 83.1, 87.9),
     }
-    pools: dict[str, tuple[str | None, str | None]] = {"pointcnn": ("avg", "ema-avg"), "pointconv": (None, None)}
     rows = []
     for model, (full, xnor, ours) in figures.items():
-        plain, entropy = pools.get(model, ("max", "ema-max-points"))
+        plain, entropy = OWN_POOLS.get(model, ("max", "ema-max-points"))
         rows += [
             paper_row(MODELNET, model, "fp", plain, OA=full),
             paper_row(MODELNET, model, "xnor", plain, OA=xnor),
