@@ -195,6 +195,8 @@ def test_a_packed_model_is_tested_on_what_train_held_out_of_readable_files(made:
     for number in range(7):
         write_tile(tmp_path / "tiles" / f"t{number}.laz", Tile(number))
     (tmp_path / "tiles" / "t7.laz").write_bytes(b"LASF damaged")
+    for number in range(8):  # which would be a part of the fifth that is held out
+        write_tile(tmp_path / "tiles" / f"u{number}.laz", Tile(number), codes=np.zeros(6000, int))
     options = ["--classes", made / "classes.toml", "--epochs", "1", "--skip-bad", "-o", tmp_path / "run"]
     succeed("train", tmp_path / "tiles", *QUICK, *options)
     held_out = json.loads((tmp_path / "run" / "result.json").read_text())["held_out"]

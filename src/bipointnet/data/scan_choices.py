@@ -1,7 +1,7 @@
 """How labeled scans are read and cut: what the user asks for, and what follows from the files."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,21 +132,20 @@ def without_unclassified(
 ) -> tuple[list[Source], list[Survey], list[Skipped]]:
     """The files with a classification, what is known about each, and the others; all files if none has one."""
     pairs = list(zip(sources, surveys, strict=True))
-    good = [(source, survey) for source, survey in pairs if not _is_unclassified(source, survey)] or pairs
+    good = [(source, survey) for source, survey in pairs if not is_unclassified(source.file, survey.codes)] or pairs
     kept = [source for source, _ in good]
     skipped = [Skipped(source.name, "no classification") for source in sources if source not in kept]
     return kept, [survey for _, survey in good], skipped
 
 
-def _is_unclassified(source: Source, survey: Survey) -> bool:
+def is_unclassified(file: Path, codes: Iterable[int]) -> bool:
     """Whether a LAS file has no labels: all its points have the codes 0 or 1, and no other file has labels for it."""
-    has_no_codes = source.file.suffix.lower() in LAS and survey.codes.keys() <= set(_UNCLASSIFIED)
-    return has_no_codes and parallel_file(source.file) is None
+    return file.suffix.lower() in LAS and set(codes) <= set(_UNCLASSIFIED) and parallel_file(file) is None
 
 
 def _require_classified(sources: Sequence[Source], surveys: Sequence[Survey]) -> None:
     pairs = zip(sources, surveys, strict=True)
-    names = [source.name for source, survey in pairs if _is_unclassified(source, survey)]
+    names = [source.name for source, survey in pairs if is_unclassified(source.file, survey.codes)]
     if names:
         what = "has" if len(names) == 1 else "have"
         raise UserError(

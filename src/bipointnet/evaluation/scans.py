@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bipointnet.data.blocks import COLORS, Columns
-from bipointnet.data.class_tables import ClassTable
 from bipointnet.data.clouds import Cloud
 from bipointnet.data.dataset import TrainedOn
 from bipointnet.data.own import Found, Source, unseen
 from bipointnet.data.reading import fingerprint
+from bipointnet.data.scan_choices import is_unclassified
 from bipointnet.data.scan_facts import ScanFacts
 from bipointnet.data.scan_files import KIND, Scan, ScanReader, find_scans
 from bipointnet.data.scans import held_out_cells
@@ -75,7 +75,7 @@ def evaluate_scans(
     reader = ScanReader(file_columns(predictor), facts.labels, facts.columns, facts.unit)
     notes: list[str] = []
     if skip_bad:
-        found, notes = _readable(found, reader, facts.table)
+        found, notes = _readable(found, reader, facts)
     sources, note, partly = _chosen(found, predictor, facts, every)
     confusion = np.zeros((len(predictor.classes),) * 2, np.int64)
     files: list[FileScore] = []
@@ -93,15 +93,20 @@ def evaluate_scans(
     return ScanScores(segmentation.of_scenes(tuple(predictor.classes), confusion), files, notes)
 
 
-def _readable(found: Found, reader: ScanReader, table: ClassTable) -> tuple[Found, list[str]]:
-    """The files that can be used, and sentences about the others: what is held out depends on the usable ones."""
+def _readable(found: Found, reader: ScanReader, facts: ScanFacts) -> tuple[Found, list[str]]:
+    """The files that training would use, too, and sentences about the others: what is held out depends on them."""
     good, notes = [], []
     for source in found.sources:
         try:
-            table.index_of(reader.read(source.file).codes, source.file, OTHER_CLASSES)
-            good.append(source)
+            codes = reader.read(source.file).codes
+            facts.table.index_of(codes, source.file, OTHER_CLASSES)
         except UserError as error:
             notes.append(f"left out: {error}")
+            continue
+        if facts.labels is None and is_unclassified(source.file, np.unique(codes).tolist()):
+            notes.append(f"left out: {source.name} has no classification")
+        else:
+            good.append(source)
     if not good:
         raise UserError(f"{found.root}: no file can be read ({notes[0].removeprefix('left out: ')})")
     return replace(found, sources=tuple(good)), notes
