@@ -40,6 +40,8 @@ def check(model: nn.Module, network: nn.Module, inputs: tuple[Any, ...], plain_m
         try:
             after = _Run(network, inputs, [n for n, m in network.named_modules() if isinstance(m, BinaryLinear)])
             before = _Run(model, inputs, [*after.layers])
+        except UserError:  # of the network that binarize made, which would not train
+            raise
         except Exception as error:  # such as BatchNorm on a single cloud
             return (
                 f"not checked: {type(error).__name__} in train mode ({_first_line(error)}); give at least two clouds",

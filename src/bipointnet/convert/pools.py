@@ -120,6 +120,8 @@ def _extreme(graph: CallGraph, node: fx.Node) -> Pool | None:
         return None  # the indices are read only, as of neighbors
     if name in ("min", "amin") and not isinstance(graph.option(node, "dim", None, 1), (int, tuple, list)):
         return None  # of all elements, or of two tensors
+    if name == "sort" and not any(call_name(user) == "getitem" for value in values for user in value.users):
+        return None  # all values are read, not the largest
     base = graph.preceding(node.all_input_nodes[0], TRANSPARENT)[1]
     if call_name(base) == "neg":
         base = graph.preceding(base.all_input_nodes[0], TRANSPARENT)[1]
