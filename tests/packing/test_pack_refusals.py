@@ -96,6 +96,10 @@ def shares_of_odd_sizes(x):
     return gather(x, farthest_points(x, max(1, (x.shape[1] - 1) // 2)))
 
 
+def share_and_one(x):
+    return gather(x, farthest_points(x, int(0.3 * x.shape[1]) + 1))
+
+
 def pairs_of_channels(x):
     return (x.unsqueeze(-1) * x.unsqueeze(-2)).sum(-1)
 
@@ -165,6 +169,7 @@ REJECTED = {
     ),
     "an order that depends on the size": (lambda: Own(rolled_by_size), "a number that depends on the number of points"),
     "a share that holds for odd sizes only": (lambda: Own(shares_of_odd_sizes), "expected such a rule"),
+    "a share that holds for no multiple of ten": (lambda: Own(share_and_one), "expected such a rule"),
     "pairs of channels": (lambda: Own(pairs_of_channels), "combined with itself over pairs of its channels"),
     "LeakyReLU without a slope in front of a sign": (
         lambda: with_layer("head.0.2", nn.LeakyReLU(0.0)),

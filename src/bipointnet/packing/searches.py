@@ -42,6 +42,9 @@ def size_rule(r: Reading, sources: Sizes, sizes: Sizes, most: int, what: str) ->
     rule = fit(pairs[:-1], most)  # the last run is the check
     if rule is None or rule(pairs[-1][0]) != pairs[-1][1]:
         rule = fit(pairs, most)
+        # A limit that one run alone reaches may hide that its size follows another rule.
+        if rule is not None and any(sizes.count(limit) == 1 for limit in {rule.least, rule.most} - {1}):
+            rule = None
     if rule is None:
         shown = ", ".join(f"{size} of {n}" for n, size in sorted(set(zip(sources, sizes, strict=True))))
         raise CannotLower(
