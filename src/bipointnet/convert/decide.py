@@ -24,7 +24,7 @@ from bipointnet.nn.pools import EntropyMax, EntropyMean, MaxPool, MeanPool, Meas
 from bipointnet.nn.scatter import ScatterPool
 
 FIRST = "first: reads the network's input"
-UNCHANGED = {"getitem", "getattr", "neg", "cat", "concat", "concatenate", "stack"}  # keep the values, or their size
+UNCHANGED = {"getitem", "getattr", "neg", "cat", "concat", "concatenate", "stack"}  # pass values on, or minus them
 FEW_CHANNELS = 9  # xyz with normals, colors or positions: a layer on so few may read coordinates
 
 
