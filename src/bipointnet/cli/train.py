@@ -105,7 +105,8 @@ def train(
     points, and pointnet2 for labeled scans, unless --model names another one.
 
     Options override the TOML file, which overrides the recipe. The recipe is auto
-    for your own files and built-in data. This help shows the values of tuned.
+    for your own files and built-in data: it chooses many options by the number of
+    files. The defaults below are those of tuned, the recipe for published data.
 
     `--category each` and `--fold each` train one network per category or fold.
 
