@@ -28,17 +28,20 @@ bool ignores_copies(const Network& network) {
   return true;
 }
 
-// Does work(); an error names the cloud of the batch, counted from 0.
+// Does work(); an error names the cloud of the batch.
 template <class Work>
 void naming_cloud(std::size_t cloud, const Work& work) {
   try {
     work();
   } catch (const InputError& error) {
-    throw InputError("cloud " + std::to_string(cloud) + ": " + error.what());
+    throw BatchError(cloud, error);
   }
 }
 
 }  // namespace
+
+BatchError::BatchError(std::size_t cloud, const InputError& error)
+    : InputError("cloud " + std::to_string(cloud) + ": " + error.what()), cause(error) {}
 
 Model::Model(Network network, const Kernels& kernels, bool plain, bool predicts_only)
     : network_(std::move(network)),

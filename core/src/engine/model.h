@@ -16,6 +16,13 @@ namespace bipointnet {
 
 constexpr unsigned kMaxThreads = 1024;
 
+// An error about one of several clouds, which are counted from 0.
+struct BatchError : InputError {
+  BatchError(std::size_t cloud, const InputError& error);
+
+  InputError cause;
+};
+
 class Model {
  public:
   // plain: every point runs through every layer, which gives the same answers. predicts_only: weights that only
@@ -26,7 +33,7 @@ class Model {
 
   // Writes the logits of `clouds` clouds of `points` points each: one per class for each cloud or, if the network has
   // logits per point, for each point. category: the category of all clouds, -1 if the model has none. Throws
-  // InputError, which names one of several clouds, counted from 0.
+  // InputError; BatchError if there are several clouds.
   void predict(const float* numbers, std::size_t clouds, std::size_t points, bool raw, unsigned threads, int category,
                float* logits) const;
 

@@ -81,7 +81,7 @@ void Pooled::count_ones(const std::uint64_t* slices, const std::uint64_t* mask, 
   }
 }
 
-// A block is a whole number of groups, so a group never spans two blocks.
+// A block is a whole number of runs, so a run never spans two blocks.
 void Pooled::add_floats(const float* rows, std::size_t points, std::size_t lanes) {
   for (std::size_t start = 0; start < points; start += kRunLength) {
     const std::size_t count = std::min(kRunLength, points - start);

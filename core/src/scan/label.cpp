@@ -37,7 +37,11 @@ struct Job {
   // The logits of `clouds` clouds.
   void predict(const std::vector<float>& channels, std::size_t clouds, std::vector<float>& logits) const {
     logits.resize(model.logits(clouds, points));
-    model.predict(channels.data(), clouds, points, false, threads, category, logits.data());
+    try {
+      model.predict(channels.data(), clouds, points, false, threads, category, logits.data());
+    } catch (const BatchError& error) {
+      throw InputError(error.cause);  // the user has one cloud, and has not counted its samples
+    }
   }
 };
 

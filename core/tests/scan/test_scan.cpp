@@ -180,6 +180,31 @@ void check_label() {
   bipointnet_free(model);
 }
 
+// Samples and blocks run in batches, but an error is about the one cloud of the user.
+void check_errors_of_samples() {
+  PackedFile file;
+  file.manifest = packed_manifest(
+      "[\"a\",\"b\"]", "none",
+      program({operation("points", {}, {"points"}),
+               operation("dense", {"points"}, {"logits"}, "\"outputs\":2,\"activation\":\"none\",\"groups\":1")}),
+      "part");
+  file.manifest = replaced(file.manifest, "1e-4", "1e30");
+  file.manifest = replaced(file.manifest, "\"training\":{", "\"training\":{\"points\":2,");
+  Bytes weight;
+  for (int i = 0; i < 6; ++i) append_f32(weight, 1e20F);
+  file.add("logits.weight", "F32", {2, 3}, weight);
+  file.add_f32("logits.bias", {2});
+  file.add_f32("golden", {17, 2});
+  bipointnet_model* model = loaded(file);
+  std::vector<float> xyz = random_points(6, 1, 1);
+  std::vector<int> labels(6);
+  CHECK_EQUAL(bipointnet_label(model, xyz.data(), nullptr, 6, -1, 1, labels.data()), BIPOINTNET_OK);
+  xyz[4] = 1e30F;
+  CHECK_EQUAL(bipointnet_label(model, xyz.data(), nullptr, 6, -1, 1, labels.data()), BIPOINTNET_ERROR_INPUT);
+  CHECK_EQUAL(std::string(bipointnet_error()), "logits that are not finite, expected a cloud with smaller coordinates");
+  bipointnet_free(model);
+}
+
 // A model of blocks whose points have the numbers x, y, z and red: their signs, and one layer.
 PackedFile scene_file(int classes) {
   std::string names;
@@ -243,6 +268,7 @@ int main() {
   check_blocks();
   check_channels();
   check_label();
+  check_errors_of_samples();
   check_features();
   check_sizes_that_overflow();
   return check_report();
