@@ -78,10 +78,17 @@ def in_place(x):
     return y
 
 
-def in_place_number(x):
-    y = x.clone()
-    y[..., :4] = 0.1
-    return y
+class ReadsInPlaceNumber(nn.Module):
+    """A 1-bit layer reads a tensor that was changed through a view."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = BinaryLinear(16, 16, LSR())
+
+    def forward(self, x):
+        y = x.clone()
+        y[..., :4] = 0.1
+        return self.layer(y)
 
 
 def odd_and_even(x):
@@ -162,7 +169,10 @@ REJECTED = {
     ),
     "attention over all points": (lambda: Own(attention), "a product of all points with all points"),
     "a change through a view": (lambda: Own(in_place), "`y.:, :, :8. = .*a tensor is changed through a view of it"),
-    "a number written through a view": (lambda: Own(in_place_number), "a tensor is changed through a view of it"),
+    "a number written through a view": (
+        lambda: Own(ReadsInPlaceNumber()),
+        "`y...., :4. = 0.1`.: a tensor is changed through a view of it",
+    ),
     "a number that depends on the last bit of the size": (
         lambda: Own(odd_and_even),
         "a number that depends on the cloud or its size",
