@@ -7,6 +7,7 @@ import pytest
 
 import bipointnet
 from bipointnet import _core
+from bipointnet.errors import UserError
 from bipointnet.runtime import reference
 
 FOLDER = Path(__file__).parents[1] / "golden"
@@ -63,3 +64,11 @@ def test_the_reference_reads_a_golden_file_in_the_same_way(name):
 
 def test_golden_files_have_all_operations_between_them():
     assert set().union(*(needed for _, needed in FILES.values())) == {rule["op"] for rule in _core.operations()}
+
+
+def test_upper_and_lower_case_of_a_category_do_not_matter():
+    model = bipointnet.load(FOLDER / "shapes-parts.bpn")
+    for name in model.categories:
+        assert np.array_equal(model.accepted_classes(name.swapcase()), model.accepted_classes(name))
+    with pytest.raises(UserError, match="category is 'nothing'; expected one of"):
+        model.accepted_classes("nothing")

@@ -205,6 +205,12 @@ def test_a_name_that_is_not_utf_8_becomes_an_error(clouds: list[Path], tmp_path:
     assert (outcome.done, outcome.errors) == (1, [(readable, expected)])
 
 
+def test_a_job_without_any_file_leaves_no_folder(tmp_path: Path):
+    with pytest.raises(UserError, match=r"nowhere: no such file or folder; check the path"):
+        scale.predict([tmp_path / "nowhere"], MODEL, tmp_path / "out", workers=1)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_rows_do_not_depend_on_the_files_beside_them(
     clouds: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):

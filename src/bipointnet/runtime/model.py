@@ -189,7 +189,7 @@ class Model:
         return np.array(self._accepted[index]) if self._accepted else np.arange(len(self.classes))
 
     def _category(self, category: str | int | None) -> int:
-        """The index of a category, -1 for none."""
+        """The index of a category, -1 for none; upper and lower case do not matter where only one has the name."""
         if not self.categories:
             if category is not None:
                 raise UserError(f"category is {category!r}; the model has no category input; leave it out")
@@ -198,6 +198,9 @@ class Model:
             return self.categories.index(category)  # pyright: ignore[reportArgumentType]
         if isinstance(category, (int, np.integer)) and 0 <= category < len(self.categories):
             return int(category)
+        alike = [own for own in self.categories if own.lower() == str(category).lower()]
+        if len(alike) == 1:
+            return self.categories.index(alike[0])
         raise UserError(f"category is {category!r}; expected one of: {', '.join(self.categories)}")
 
     def logits(

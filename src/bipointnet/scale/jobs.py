@@ -83,6 +83,8 @@ class Job:
             raise UserError("standard input cannot be part of a job; expected files; save it in one")
         if not paths:
             raise UserError(outcome.errors[0][1] if outcome.errors else "no files were named; expected at least one")
+        if not (self.out / JOB).exists() and not any(map(os.path.exists, paths)):
+            raise UserError(f"{paths[0]}: no such file or folder; check the path")
         paths = self._without_copies(paths)
         self._require_outputs(paths)
         results = Results(self.out, self.options, self.save_seconds)
