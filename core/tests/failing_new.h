@@ -29,9 +29,13 @@ bool succeeds_after(long spare, const Work& work) {
 
 }  // namespace bipointnet
 
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  if (bipointnet::allocations_left() >= 0 && bipointnet::allocations_left()-- == 0) return nullptr;
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
+
 void* operator new(std::size_t bytes) {
-  if (bipointnet::allocations_left() >= 0 && bipointnet::allocations_left()-- == 0) throw std::bad_alloc();
-  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  if (void* memory = operator new(bytes, std::nothrow)) return memory;
   throw std::bad_alloc();
 }
 
