@@ -116,15 +116,16 @@ def limit_file_size() -> None:
 def test_a_full_disk_leaves_the_old_files(place, arguments, target):
     """All files of `segment` are replaced together: the small ones are not new where a large one is old."""
     (place / "out").mkdir(exist_ok=True)
-    old = dict.fromkeys(["m.bpn", "s.ply", "s.npy", "s.html", "s.png"], "old")
-    old["s.html"] = "<title>Labeled point cloud</title>"  # of an earlier labeling, whose files may be replaced
-    for name, text in old.items():
-        (place / "out" / name).write_text(text)
+    old = dict.fromkeys(["s.ply", "s.npy", "s.html", "s.png"], b"old")
+    # Of an earlier labeling and an earlier export, whose files may be replaced.
+    old |= {"s.html": b"<title>Labeled point cloud</title>", "m.bpn": SHAPES.read_bytes()}
+    for name, content in old.items():
+        (place / "out" / name).write_bytes(content)
     code, lines = outcome(*arguments, cwd=place, before=limit_file_size)
     assert code == 2
     assert lines[-1].startswith(f"error: {target}")
     assert "the file is larger than this system allows" in lines[-1]
-    assert {path.name: path.read_text() for path in (place / "out").iterdir()} == old
+    assert {path.name: path.read_bytes() for path in (place / "out").iterdir()} == old
 
 
 def obey_permissions() -> None:
