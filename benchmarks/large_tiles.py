@@ -37,14 +37,11 @@ with laspy.open(sys.argv[2]) as source, laspy.open(sys.argv[3], "w", header=sour
         target.write_points(points)
 """
 JOB = """
-import resource, sys
+import resource, sys, tempfile
 from pathlib import Path
 from bipointnet import scale
-out = Path(sys.argv[3]).with_suffix("")
-assert not scale.segment([sys.argv[2]], sys.argv[1], out, engine=sys.argv[4], workers=1).errors
-Path(out, "_job.json").unlink()
-for part in out.glob("*.parquet"):
-    part.unlink()
+with tempfile.TemporaryDirectory(dir=Path(sys.argv[3]).parent) as out:
+    assert not scale.segment([sys.argv[2]], sys.argv[1], out, engine=sys.argv[4], workers=1).errors
 if sys.argv[4] == "local":
     print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
     sys.exit()
