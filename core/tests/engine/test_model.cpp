@@ -201,7 +201,8 @@ void check_chosen_ranks() {
     chosen.insert(chosen.end(), point, point + 3);
   }
   const double seconds = seconds_for_copies(chosen), usual = seconds_for_copies(others);
-  if (!CHECK(seconds < 20 * usual)) std::cerr << "  " << seconds << " s instead of " << usual << " s\n";
+  // A Cortex-M7 has no clock: both are 0.
+  if (!CHECK(seconds <= 20 * usual)) std::cerr << "  " << seconds << " s instead of " << usual << " s\n";
 }
 
 void check_normalizing(Normalize how) {
